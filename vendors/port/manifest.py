@@ -1,0 +1,86 @@
+"""What a vendor's folder says of itself, so that nobody else needs to name it.
+
+One rule: a folder in `vendors/` with a `manifest.py` holding `MANIFEST` is a vendor; nothing else is edited to add one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from .clock import Clock
+from .protocol import LockPort
+from .secrets import Token
+from .types import CredentialKind, LockCapabilities
+
+
+class LaneRule(StrEnum):
+    """What must not be spoken to by two calls at once."""
+
+    INSTALLATION = "installation"  # the installation's one connection, `lane_width` calls in parallel
+    GATEWAY = "gateway"  # each gateway serves one call at a time
+
+
+@dataclass(frozen=True, slots=True)
+class VendorManifest:
+    """A vendor as the registry sees it. `adapter` is `module:function` of an AdapterFactory; `simulator` a module with
+    `main(argv)`, or None. `lane_width` bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and
+    `calls_per_month` are the vendor's limits where the installation states none; None where there is none.
+    `desk_kinds` need a person at the desk, so no booking event encodes them. `secret_names` and `setting_names` are what an
+    installation must provide."""
+
+    code: str
+    display_name: str
+    adapter: str
+    kinds: tuple[CredentialKind, ...]
+    capabilities: LockCapabilities
+    aliases: tuple[str, ...] = ()
+    lane: LaneRule = LaneRule.INSTALLATION
+    lane_width: int = 8
+    calls_per_minute: int | None = None
+    calls_per_month: int | None = None
+    desk_kinds: tuple[CredentialKind, ...] = ()
+    setting_names: tuple[str, ...] = ()
+    secret_names: tuple[str, ...] = ()
+    simulator: str | None = None
+    door_capacity: Mapping[CredentialKind, int] = field(default_factory=dict)
+
+
+class CallLimiter(Protocol):
+    """The installation's shared rate limit, asked before every request to the vendor."""
+
+    def acquire(self, calls: int, priority: int) -> None:
+        """Takes the calls out of the bucket, or raises VendorUnreachable with throttled=True and retry_after_s. A fifth of the
+        bucket is kept for priority 0."""
+        ...
+
+
+class NoLimit:
+    """For vendors and tests without a limit."""
+
+    def acquire(self, calls: int, priority: int) -> None:
+        """Lets every call through."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterContext:
+    """What a factory gets: the installation's settings and secrets, and the parts that must be passed in. `rng` gives nonces
+    and jitter, never PINs. `sleep` waits the given seconds."""
+
+    tenant_id: str
+    installation_id: str
+    settings: Mapping[str, object]
+    secrets: Mapping[str, Token]
+    clock: Clock
+    rng: random.Random
+    sleep: Callable[[float], None]
+    limiter: CallLimiter = field(default_factory=NoLimit)
+
+
+class AdapterFactory(Protocol):
+    """Builds an adapter. Raises ValueError naming a missing or malformed setting; makes no call."""
+
+    def __call__(self, context: AdapterContext) -> LockPort: ...
