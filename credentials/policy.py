@@ -1,0 +1,107 @@
+"""KeyKindPolicy: which kind of key a stay gets, when the vendor is called, and how much grace the window has.
+
+One rule: the reservation's preference comes first, then the property's policy, then what the doors can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from vendors.port.types import Area, CredentialKind, LockCapabilities, Window
+
+CHANNEL_KINDS: dict[str, tuple[CredentialKind, ...]] = {
+    "mobile": (CredentialKind.MOBILE_APP, CredentialKind.QR_CODE, CredentialKind.PIN_CODE),
+    "desk": (CredentialKind.RFID_CARD, CredentialKind.NFC_TAG, CredentialKind.PIN_CODE),
+    "kiosk": (CredentialKind.PIN_CODE, CredentialKind.QR_CODE, CredentialKind.MOBILE_APP),
+}
+"""Kinds each channel can hand over; they move to the front of the order. A kiosk never waits for a desk."""
+
+PHONE_AND_PIN = frozenset({CredentialKind.MOBILE_APP, CredentialKind.PIN_CODE, CredentialKind.QR_CODE})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKindPolicy:
+    """A property's rules. Hours and days are whole numbers ≥ 0; PIN lengths 4 to 9 digits.
+
+    issue_lead_hours None means the vendor is called at once; otherwise that many hours before the start.
+    """
+
+    kinds: tuple[CredentialKind, ...] = (
+        CredentialKind.PIN_CODE,
+        CredentialKind.MOBILE_APP,
+        CredentialKind.RFID_CARD,
+    )
+    issue_lead_hours: int | None = None
+    early_grace_minutes: int = 0
+    late_grace_minutes: int = 120
+    no_show_suspend_after_hours: int = 6
+    pin_length: int = 6
+    pin_length_shared: int = 8
+    pin_rest_days: int = 30
+    require_id_verification: bool = False
+    default_areas: tuple[Area, ...] = (Area.LOBBY,)
+    fallback_installation_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise ValueError("a policy names at least one kind")
+        if not (4 <= self.pin_length <= 9 and 4 <= self.pin_length_shared <= 9):
+            raise ValueError("PIN lengths lie between 4 and 9 digits")
+        for name in ("early_grace_minutes", "late_grace_minutes", "no_show_suspend_after_hours", "pin_rest_days"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> KeyKindPolicy:
+        """Builds a policy from stored values; unknown names raise ValueError, missing ones take the default."""
+        known = {field.name for field in fields(cls)}
+        unknown = set(values) - known
+        if unknown:
+            raise ValueError(f"unknown policy values: {', '.join(sorted(unknown))}")
+        converted = dict(values)
+        if "kinds" in values:
+            converted["kinds"] = tuple(CredentialKind(kind) for kind in values["kinds"])
+        if "default_areas" in values:
+            converted["default_areas"] = tuple(Area(area) for area in values["default_areas"])
+        return cls(**converted)
+
+    def widen(self, window: Window) -> Window:
+        """Returns the window the door is given: the stay's, with early and late grace."""
+        return Window(
+            window.valid_from - timedelta(minutes=self.early_grace_minutes),
+            window.valid_until + timedelta(minutes=self.late_grace_minutes),
+        )
+
+    def call_vendor_at(self, valid_from: datetime) -> datetime | None:
+        """Returns the instant (hotel clock) before which the vendor is not called; None for at once."""
+        if self.issue_lead_hours is None:
+            return None
+        return valid_from - timedelta(hours=self.issue_lead_hours)
+
+    def order_kinds(
+        self, preferred: Sequence[CredentialKind], channel_hint: str | None
+    ) -> tuple[CredentialKind, ...]:
+        """Returns every acceptable kind, best first and without repetition."""
+        wanted = tuple(preferred) or self.kinds
+        by_channel = CHANNEL_KINDS.get(channel_hint or "", ())
+        front = tuple(kind for kind in by_channel if kind in wanted or kind in self.kinds)
+        return tuple(dict.fromkeys((*front, *wanted, *self.kinds)))
+
+
+def choose_kind(
+    ordered: Sequence[CredentialKind],
+    doors: Sequence[LockCapabilities],
+    desk_kinds: Sequence[CredentialKind],
+    *,
+    at_kiosk: bool = False,
+) -> CredentialKind | None:
+    """Returns the first kind that every door can carry; None when no kind fits. A kiosk skips kinds that need a desk."""
+    for kind in ordered:
+        if at_kiosk and kind in desk_kinds:
+            continue
+        if doors and all(door.supports(kind) for door in doors):
+            return kind
+    return None

@@ -1,0 +1,1 @@
+"""Installations and lock devices, and the one place adapters are built."""

@@ -1,0 +1,28 @@
+"""Signs of life of long-running processes: one row each, on the database's real time.
+
+One rule: a row names a process incarnation, never a host.
+"""
+
+from __future__ import annotations
+
+from django.db import connection, models
+
+
+class Heartbeat(models.Model):
+    """When a process last did its round. `detail` says what it is doing, for people."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    incarnation = models.CharField(max_length=40)
+    beat_at = models.DateTimeField()
+    detail = models.CharField(max_length=200, blank=True)
+
+
+def beat(name: str, incarnation: str, detail: str = "") -> None:
+    """Writes a sign of life. Inside a queue block."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO core_heartbeat (name, incarnation, beat_at, detail) VALUES (%s, %s, clock_timestamp(), %s)"
+            " ON CONFLICT (name) DO UPDATE SET incarnation = EXCLUDED.incarnation, beat_at = EXCLUDED.beat_at,"
+            " detail = EXCLUDED.detail",
+            [name, incarnation, detail],
+        )

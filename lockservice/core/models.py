@@ -1,0 +1,8 @@
+"""Gathers the core's models where Django looks for them."""
+
+from lockservice.core.clock import HotelClock
+from lockservice.core.heartbeat import Heartbeat
+from lockservice.core.idempotency import IdempotencyRecord
+from lockservice.core.places import Property, Room, Tenant
+
+__all__ = ["Heartbeat", "HotelClock", "IdempotencyRecord", "Property", "Room", "Tenant"]

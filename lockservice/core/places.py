@@ -1,0 +1,68 @@
+"""Tenants, properties and rooms, as far as keys need them.
+
+One rule: ids of other services are unique within their tenant only, so every key here carries the tenant.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from zoneinfo import ZoneInfo
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class Tenant(models.Model):
+    """A hotel company. Its row is visible to itself only."""
+
+    tenant_id = models.CharField(max_length=64, primary_key=True)
+    name = models.CharField(max_length=200)
+    active = models.BooleanField(default=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Property(models.Model):
+    """One hotel: its time zone, its hours, whether it is in operation."""
+
+    tenant_id = models.CharField(max_length=64)
+    property_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=200)
+    time_zone = models.CharField(max_length=64)
+    check_in_time = models.TimeField(default=time(14, 0))
+    check_out_time = models.TimeField(default=time(11, 0))
+    active = models.BooleanField(default=True)
+
+    class Meta:
+        verbose_name_plural = "properties"
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "property_id"], name="property_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def arrival(self, day: date) -> datetime:
+        """Returns the instant the house's check-in time falls on that local day, in UTC."""
+        return datetime.combine(day, self.check_in_time, ZoneInfo(self.time_zone)).astimezone(ZoneInfo("UTC"))
+
+    def departure(self, day: date) -> datetime:
+        """Returns the instant the house's check-out time falls on that local day, in UTC."""
+        return datetime.combine(day, self.check_out_time, ZoneInfo(self.time_zone)).astimezone(ZoneInfo("UTC"))
+
+
+class Room(models.Model):
+    """A guest room."""
+
+    tenant_id = models.CharField(max_length=64)
+    property_id = models.CharField(max_length=64)
+    room_id = models.CharField(max_length=64)
+    label = models.CharField(max_length=64)
+    floor = models.CharField(max_length=16, blank=True)
+    areas = ArrayField(models.CharField(max_length=16), default=list, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "room_id"], name="room_once")]
+        indexes = [models.Index(fields=["tenant_id", "property_id"], name="room_by_property")]
+
+    def __str__(self) -> str:
+        return self.label

@@ -1,0 +1,90 @@
+"""Who sees which rows: every transaction names its tenant, or says that it works the queues.
+
+One rule: the two database logins own nothing and inherit nothing, so a statement outside these blocks is refused by
+PostgreSQL (permission denied), and a block sees only what row-level security lets its role and tenant see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from django.db import connection, transaction
+
+APP_ROLE = "lock_app"
+QUEUE_ROLE = "lock_queue"
+UNATTRIBUTED = "tnt_00000000000000000000000000"
+"""The tenant of dead letters whose own tenant could not be established."""
+
+_current: ContextVar[tuple[str, str] | None] = ContextVar("database_scope", default=None)
+
+
+class ScopeConflict(RuntimeError):
+    """A block for one tenant was opened inside a block for another. A programming error; never retried."""
+
+
+@contextmanager
+def tenant(tenant_id: str) -> Iterator[None]:
+    """Opens a transaction that sees one tenant's rows. Nesting under the same tenant makes a savepoint.
+
+    Raises ScopeConflict inside another tenant's block, and ValueError for an empty id.
+    """
+    if not tenant_id:
+        raise ValueError("a tenant is required")
+    with _scope(APP_ROLE, tenant_id):
+        yield
+
+
+@contextmanager
+def queues() -> Iterator[None]:
+    """Opens a transaction that sees the queue tables of all tenants and nothing else. Refused to the web login."""
+    with _scope(QUEUE_ROLE, ""):
+        yield
+
+
+def switch_to_tenant(tenant_id: str) -> None:
+    """Turns the running `queues()` transaction to one tenant, so that one batch may serve several."""
+    _require_queue_block()
+    _apply(APP_ROLE, tenant_id)
+
+
+def switch_to_queues() -> None:
+    """Turns the running `queues()` transaction back to the queue tables."""
+    _require_queue_block()
+    _apply(QUEUE_ROLE, "")
+
+
+def current_tenant() -> str | None:
+    """Returns the tenant of the block this code runs in; None outside a block or in a queue block."""
+    scope = _current.get()
+    return scope[1] or None if scope else None
+
+
+@contextmanager
+def _scope(role: str, tenant_id: str) -> Iterator[None]:
+    outer = _current.get()
+    if outer is not None and outer != (role, tenant_id):
+        raise ScopeConflict(f"block {role} inside block {outer[0]}")
+    with transaction.atomic():
+        if outer is not None:
+            yield
+            return
+        _apply(role, tenant_id)
+        token = _current.set((role, tenant_id))
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def _apply(role: str, tenant_id: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('role', %s, true), set_config('app.tenant', %s, true)", [role, tenant_id]
+        )
+
+
+def _require_queue_block() -> None:
+    if (_current.get() or ("", ""))[0] != QUEUE_ROLE:
+        raise ScopeConflict("only a queue block may switch tenants")
