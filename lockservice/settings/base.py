@@ -1,0 +1,242 @@
+"""What is the same in every mode.
+
+The one rule: no address, password or path of a machine stands here; `embedded` and `production`
+bring those.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from csp.constants import NONE, SELF
+from kombu import Queue
+
+from lockservice.settings import logs
+from lockservice.settings.languages import LANGUAGES, LANGUAGES_BIDI
+
+__all__ = ["LANGUAGES", "LANGUAGES_BIDI"]
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+
+# --- Applications -----------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "csp",
+    "django_structlog",
+    "rest_framework",
+    "drf_spectacular",
+    "lockservice",
+    "lockservice.core",
+    "credentials",
+    "devices",
+    "sagas",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "lockservice.urls"
+WSGI_APPLICATION = "lockservice.wsgi.application"
+ASGI_APPLICATION = "lockservice.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.i18n",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# --- Database ---------------------------------------------------------------------------------
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATABASE_ENGINE = "django.db.backends.postgresql"
+
+# Which of the three logins this process uses: owner (migrations), web, worker.
+DATABASE_LOGIN = os.environ.get("LOCK_DB_LOGIN", "worker")
+if DATABASE_LOGIN not in {"owner", "web", "worker"}:
+    _message = f"LOCK_DB_LOGIN must be owner, web or worker, not {DATABASE_LOGIN!r}"
+    raise ValueError(_message)
+
+# Shown in pg_stat_activity, so that a stuck session can be told from its neighbours.
+PROCESS_NAME = os.environ.get("LOCK_PROCESS_NAME", DATABASE_LOGIN)
+
+
+def database(*, name: str, host: str, port: str, password: str) -> dict[str, Any]:
+    """Give the entry for DATABASES of this process's login.
+
+    The owner connects directly; the others share a pool of at most LOCK_DB_POOL_MAX connections in
+    each process. A web request waits 0.8 s for one of them, so that it can still answer 503 within
+    a second; a worker waits 10 s.
+    """
+    # application_name is cut by PostgreSQL at 63 bytes.
+    options: dict[str, Any] = {"application_name": f"melmastoon-{PROCESS_NAME}"[:63], "connect_timeout": 5}
+    if DATABASE_LOGIN != "owner":
+        options["pool"] = {
+            "min_size": 0,
+            "max_size": int(os.environ.get("LOCK_DB_POOL_MAX", "4")),
+            "timeout": 0.8 if DATABASE_LOGIN == "web" else 10.0,
+            "max_idle": 300.0,
+        }
+    return {
+        "ENGINE": DATABASE_ENGINE,
+        "NAME": name,
+        "HOST": host,
+        "PORT": port,
+        "USER": f"lock_{DATABASE_LOGIN}",
+        "PASSWORD": password,
+        "CONN_MAX_AGE": 0,  # required with a pool
+        "CONN_HEALTH_CHECKS": True,  # the pool drops what a database restart has cut
+        "DISABLE_SERVER_SIDE_CURSORS": True,  # they do not survive a transaction pooler
+        "ATOMIC_REQUESTS": False,  # views call out, and tenancy opens its own transactions
+        "OPTIONS": options,
+    }
+
+
+# --- Language and time ------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- Security ---------------------------------------------------------------------------------
+
+DEBUG = False
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 60 * 60  # one long shift at the desk
+CSRF_COOKIE_SAMESITE = "Strict"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+        "object-src": [NONE],
+    }
+}
+
+# --- Files for browsers -----------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+
+# --- API --------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["lockservice.core.auth.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_VERSIONING_CLASS": None,
+    "EXCEPTION_HANDLER": "lockservice.core.http.problem_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+    "UNAUTHENTICATED_USER": None,
+    "COERCE_DECIMAL_TO_STRING": True,
+    "DATETIME_FORMAT": "iso-8601",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Lock & key service",
+    "DESCRIPTION": "Keys for hotel guests and staff, on the locks of several vendors.",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+# --- Work -------------------------------------------------------------------------------------
+
+# Lanes keep vendors apart, not queues; queues only keep urgent wake-ups from waiting behind bulk.
+CELERY_TASK_QUEUES = [Queue(name) for name in ("security", "saga", "bulk", "webhooks")]
+CELERY_TASK_DEFAULT_QUEUE = "saga"
+CELERY_TASK_CREATE_MISSING_QUEUES = False
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_RESULT_BACKEND = None
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# A drain lasts at most 20 s and a vendor call 60 s; beyond that something hangs.
+CELERY_TASK_SOFT_TIME_LIMIT = 100
+CELERY_TASK_TIME_LIMIT = 120
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 8.0  # below the 10 s that a container is given to end
+CELERY_WORKER_ENABLE_SOFT_SHUTDOWN_ON_IDLE = True
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_WORKER_MAX_MEMORY_PER_CHILD = 400_000  # KiB
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
+# A wake-up that cannot be sent now is not worth waiting for: the sweep finds the row.
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 900,  # longer than the hard time limit
+    "socket_connect_timeout": 0.5 if DATABASE_LOGIN == "web" else 5.0,
+    "socket_timeout": 0.5 if DATABASE_LOGIN == "web" else 10.0,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+    "retry_on_timeout": False,
+}
+# In memory: any number of beats may run, since (job, slot) is a unique row.
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0
+CELERY_TIMEZONE = "UTC"
+
+# --- Logs -------------------------------------------------------------------------------------
+
+LOGGING = logs.configure(os.environ.get("LOCK_LOG_LEVEL", "INFO"))
+DJANGO_STRUCTLOG_USER_ID_FIELD = ""  # reading it would load a session outside of any tenant
+DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False

@@ -1,0 +1,79 @@
+"""Embedded mode: a laptop, the demo and the tests, on the servers that the project brings along.
+
+The one rule: it starts nothing. Ports and passwords come from the local directory; if the servers
+are down, the first query says that nobody listens (`python -m lockservice.embedded start`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lockservice.embedded import postgres, roles, valkey
+from lockservice.embedded.local import LocalDirectory
+from lockservice.settings.base import *  # noqa: F403 - settings modules build on each other
+from lockservice.settings.base import DATABASE_LOGIN, database
+
+LOCAL_DIRECTORY = LocalDirectory.from_environment().prepare()
+_postgres = postgres.endpoint(LOCAL_DIRECTORY)
+
+SECRET_KEY = LOCAL_DIRECTORY.secret("django.key")
+DATA_KEY_FILE = str(LOCAL_DIRECTORY.data_key_file)
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+
+# The host is the folder of the Unix socket unless a test puts something in between.
+DATABASES = {
+    "default": database(
+        name=os.environ.get("LOCK_DB_NAME", roles.DATABASE),
+        host=os.environ.get("LOCK_DB_HOST", str(_postgres.socket_directory)),
+        port=os.environ.get("LOCK_DB_PORT", str(_postgres.port)),
+        password=roles.password(LOCAL_DIRECTORY, DATABASE_LOGIN),  # type: ignore[arg-type]  # checked in base
+    )
+}
+
+# Database 0: wake-ups and the event bus; 1: Celery's messages.
+VALKEY_URL = os.environ.get("LOCK_VALKEY_URL") or valkey.endpoint(LOCAL_DIRECTORY).url()
+CELERY_BROKER_URL = os.environ.get("LOCK_BROKER_URL") or f"{VALKEY_URL.rpartition('/')[0]}/1"
+
+# Serves files straight from the applications, without a collecting step.
+WHITENOISE_USE_FINDERS = True
+
+# --- `manage.py up` ---------------------------------------------------------------------------
+
+# Management commands that make the demo hotel, in order, run as the worker after migrating.
+UP_SEEDERS: list[str] = []
+
+_MANAGE = ["{python}", "manage.py"]
+_CELERY = ["{python}", "-m", "celery", "-A", "lockservice.celery"]
+
+# What `up` runs beside the servers: name, argv, env, ready. `{python}`, `{port}`, `{local}` and
+# `{port:NAME}` are filled in; a process with a port gets it remembered. `ready` is an http path on
+# that port ("http:/healthz"), the name of a heartbeat row ("heartbeat:NAME") or "" for none.
+UP_PROCESSES: list[dict[str, Any]] = [
+    {
+        "name": "web",
+        "port": 8080,
+        "argv": [
+            "{python}", "-m", "gunicorn", "lockservice.wsgi:application",
+            "--bind", "127.0.0.1:{port}", "--workers", "2", "--threads", "6", "--worker-tmp-dir", "{local}/run",
+            "--graceful-timeout", "5", "--no-control-socket", "--log-level", "warning",
+        ],
+        "env": {"LOCK_DB_LOGIN": "web", "LOCK_DB_POOL_MAX": "6"},
+        "ready": "http:/healthz",
+    },
+    {
+        "name": "worker",
+        "argv": [
+            *_CELERY, "worker", "--queues", "security,saga,bulk,webhooks", "--concurrency", "2",
+            "--without-gossip", "--without-mingle", "--loglevel", "warning", "--hostname", "worker@{instance}",
+        ],
+        "env": {"LOCK_DB_LOGIN": "worker"},
+        "ready": "",
+    },
+    {
+        "name": "beat",
+        "argv": [*_CELERY, "beat", "--loglevel", "warning", "--pidfile", ""],
+        "env": {"LOCK_DB_LOGIN": "worker", "LOCK_DB_POOL_MAX": "1"},
+        "ready": "",
+    },
+]  # fmt: skip

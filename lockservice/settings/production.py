@@ -1,0 +1,49 @@
+"""Production: everything from the environment, nothing by default that would be unsafe.
+
+The one rule: a missing value stops the start with its name. PostgreSQL's roles come from
+`lockservice/embedded/roles.sql` and `database.sql`, run by the administrator.
+"""
+
+from __future__ import annotations
+
+import environ
+
+from lockservice.settings.base import *  # noqa: F403 - settings modules build on each other
+from lockservice.settings.base import DATABASE_LOGIN, database
+
+env = environ.FileAwareEnv()  # NAME_FILE may point to a mounted secret in place of NAME
+
+SECRET_KEY = env.str("DJANGO_SECRET_KEY")
+DATA_KEY_FILE = env.str("LOCK_DATA_KEY_FILE")
+ALLOWED_HOSTS = env.list("DJANGO_ALLOWED_HOSTS")
+CSRF_TRUSTED_ORIGINS = env.list("DJANGO_CSRF_TRUSTED_ORIGINS", default=[])
+
+DATABASES = {
+    "default": database(
+        name=env.str("LOCK_DB_NAME"),
+        host=env.str("LOCK_DB_HOST"),
+        port=env.str("LOCK_DB_PORT", default="5432"),
+        password=env.str(f"LOCK_DB_PASSWORD_{DATABASE_LOGIN.upper()}"),
+    )
+}
+DATABASES["default"]["OPTIONS"]["sslmode"] = env.str("LOCK_DB_SSLMODE", default="verify-full")
+
+VALKEY_URL = env.str("LOCK_VALKEY_URL")
+CELERY_BROKER_URL = env.str("LOCK_BROKER_URL")
+
+SECURE_SSL_REDIRECT = env.bool("DJANGO_SECURE_SSL_REDIRECT", default=True)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60
+SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_HSTS_PRELOAD = True
+# Probes come from the platform without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SESSION_COOKIE_SECURE = True
+CSRF_COOKIE_SECURE = True
+SESSION_COOKIE_NAME = "__Host-session"
+CSRF_COOKIE_NAME = "__Host-csrf"
+
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
