@@ -163,7 +163,8 @@ class Scope:
 class CredentialHandle:
     """A credential as a verb needs it, the doors being those of one lane. Takes the place of the bare id of document 09 §4,
     since adapters keep no tables: the vendor's references travel in `doors`. `pin` and `card_number` are there where the
-    vendor needs them to make the key anew (resume of a suspended PIN)."""
+    vendor needs them to make the key anew (resume of a suspended PIN). `issue_key` is the idempotency key under which the key
+    was issued: by it (its nonce) an adapter finds a key whose reference was lost with the answer."""
 
     credential_id: str
     kind: CredentialKind
@@ -171,6 +172,7 @@ class CredentialHandle:
     doors: tuple[Door, ...]
     pin: Pin | None = None
     card_number: CardNumber | None = None
+    issue_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
