@@ -14,9 +14,7 @@ from csp.constants import NONE, SELF
 from kombu import Queue
 
 from lockservice.settings import logs
-from lockservice.settings.languages import LANGUAGES, LANGUAGES_BIDI
-
-__all__ = ["LANGUAGES", "LANGUAGES_BIDI"]
+from lockservice.settings.languages import LANGUAGES, LANGUAGES_BIDI  # noqa: F401 - they are settings
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
