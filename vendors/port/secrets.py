@@ -36,7 +36,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return hmac.compare_digest(self._value.encode(), other._value.encode())  # type: ignore[attr-defined]
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._value))

@@ -1,0 +1,1 @@
+"""What several vendors need: HTTP, tokens, limits, marks, scrubbing. Knows no vendor."""

@@ -1,0 +1,219 @@
+"""Speaks HTTP to a vendor within bounds: one total time limit, one size limit, no redirects, no proxies, no own retries.
+
+One rule: a failure says whether the request can have reached the vendor, because that alone decides what may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.util import Timeout
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Enough for 1,000 locks with their opaque blobs; what is larger is no answer of a lock vendor."""
+
+CONNECT_TIMEOUT_S = 5.0
+
+
+class NotSent(Exception):
+    """The request never reached the vendor (refused, unknown host, bad certificate): nothing can have happened there."""
+
+
+class AnswerLost(Exception):
+    """The request may have reached the vendor and no usable answer came back: the effect is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A complete answer. `body` is at most the client's size limit."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+    def json(self) -> Any:
+        """Returns the body read as JSON, whatever its declared type. Raises ValueError for anything else."""
+        return json.loads(self.body.decode("utf-8"))
+
+
+class HttpClient:
+    """A pool of connections to one vendor host. Safe to use from several threads.
+
+    Raises ValueError for a base address that is not http(s) with a host.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        pool_size: int = 8,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("a vendor's address must be http:// or https:// with a host")
+        if parts.username or parts.password:
+            raise ValueError("a vendor's address must not carry a login")
+        self._base = base_url.rstrip("/")
+        self._max_body_bytes = max_body_bytes
+        self._connect_timeout_s = connect_timeout_s
+        self._pool = urllib3.PoolManager(num_pools=2, maxsize=pool_size, block=False, retries=False)
+        self._pool.pool_classes_by_scheme = {"http": _BoundedPool, "https": _BoundedSecurePool}
+        if parts.scheme == "https":
+            self._pool.connection_pool_kw["ssl_context"] = _bounded_context()
+
+    def post_form(
+        self, path: str, fields: Mapping[str, str], *, timeout_s: float
+    ) -> HttpAnswer:
+        """Posts fields as `application/x-www-form-urlencoded` in UTF-8.
+
+        timeout_s bounds the whole answer, first byte to last. Raises NotSent or AnswerLost.
+        """
+        return self.send(
+            "POST",
+            path,
+            body=urlencode(fields).encode("ascii"),
+            headers={"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
+            timeout_s=timeout_s,
+        )
+
+    def post_json(
+        self,
+        path: str,
+        document: object,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> HttpAnswer:
+        """Posts a document as JSON. Bounds and errors as in `post_form`."""
+        return self.send(
+            "POST",
+            path,
+            body=json.dumps(document, ensure_ascii=False).encode(),
+            headers={"Content-Type": "application/json", **(headers or {})},
+            timeout_s=timeout_s,
+        )
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float,
+    ) -> HttpAnswer:
+        """Sends one request and reads the whole answer. Raises NotSent or AnswerLost; a status of any kind is an answer."""
+        response = None
+        try:
+            response = self._pool.request(
+                method,
+                f"{self._base}{path}",
+                body=body,
+                headers=dict(headers or {}),
+                timeout=Timeout(
+                    connect=min(self._connect_timeout_s, timeout_s), read=max(timeout_s, 0.01)
+                ),
+                preload_content=False,
+                redirect=False,
+                retries=False,
+            )
+            content = response.read(self._max_body_bytes + 1, decode_content=True)
+            if len(content) > self._max_body_bytes:
+                raise AnswerLost("the answer is larger than allowed")
+            answer = HttpAnswer(response.status, response.headers.get("Content-Type", ""), content)
+            response.release_conn()
+            response = None
+            return answer
+        except (NewConnectionError, ConnectTimeoutError) as error:
+            raise NotSent(_cause(error)) from error
+        except urllib3.exceptions.SSLError as error:
+            raise NotSent("the vendor's certificate was not accepted") from error
+        except (HTTPError, OSError, ValueError) as error:
+            raise AnswerLost(_cause(error)) from error
+        finally:
+            if response is not None:
+                response.close()
+
+
+def _cause(error: BaseException) -> str:
+    """Names the failure by its type: texts of network errors repeat addresses and queries."""
+    return type(error).__name__
+
+
+class _DeadlineReads:
+    """Reads that end at one moment, however slowly the bytes drip in. Mixed into a socket."""
+
+    reads_until: float | None = None
+
+    def _arm(self) -> None:
+        if self.reads_until is None:
+            return
+        left = self.reads_until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer did not come in time")
+        self.settimeout(left)  # type: ignore[attr-defined]
+
+    def recv_into(self, *args: Any, **kwargs: Any) -> int:
+        self._arm()
+        return super().recv_into(*args, **kwargs)  # type: ignore[misc,no-any-return]
+
+
+class _BoundedSocket(_DeadlineReads, socket.socket):
+    """A plain socket with one end to all its reads."""
+
+
+class _BoundedSecureSocket(_DeadlineReads, ssl.SSLSocket):
+    """An SSL socket with one end to all its reads."""
+
+
+def _bounded_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.sslsocket_class = _BoundedSecureSocket
+    return context
+
+
+class _BoundedConnection(HTTPConnection):
+    def _new_conn(self) -> Any:
+        plain = super()._new_conn()
+        timeout = plain.gettimeout()
+        bounded = _BoundedSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        bounded.settimeout(timeout)
+        return bounded
+
+    def getresponse(self) -> Any:
+        _start_reading(self)
+        return super().getresponse()
+
+
+class _BoundedSecureConnection(HTTPSConnection):
+    def getresponse(self) -> Any:
+        _start_reading(self)
+        return super().getresponse()
+
+
+def _start_reading(connection: HTTPConnection) -> None:
+    """Sets the end of all reads of this answer; urllib3 puts the read time limit into `timeout` before it asks."""
+    limit = connection.timeout
+    if isinstance(connection.sock, _DeadlineReads) and isinstance(limit, int | float):
+        connection.sock.reads_until = time.monotonic() + limit
+
+
+class _BoundedPool(HTTPConnectionPool):
+    ConnectionCls = _BoundedConnection
+
+
+class _BoundedSecurePool(HTTPSConnectionPool):
+    ConnectionCls = _BoundedSecureConnection
