@@ -1,0 +1,2 @@
+"""Events as plain values: envelope, registry, schemas and typed inbound events. Knows no framework and does no I/O
+except reading its own schema files."""
