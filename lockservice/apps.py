@@ -11,4 +11,4 @@ class LockServiceConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the Celery application the current one, so that tasks are sent to our broker."""
-        from lockservice import celery  # noqa: F401, PLC0415 - needs configured settings
+        from lockservice import celery  # noqa: F401 - needs configured settings

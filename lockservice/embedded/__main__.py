@@ -9,6 +9,7 @@ import argparse
 import os
 import shlex
 import sys
+from typing import NoReturn
 
 import psycopg
 
@@ -47,7 +48,7 @@ def _run(options: argparse.Namespace, local: LocalDirectory) -> int:
                 sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
             return 0
         case _:
-            _psql(options, local)
+            return _psql(options, local)
 
 
 def _status(local: LocalDirectory) -> int:
@@ -61,7 +62,7 @@ def _status(local: LocalDirectory) -> int:
     return 0 if all(pid for pid, _ in lines.values()) else 3
 
 
-def _psql(options: argparse.Namespace, local: LocalDirectory) -> None:
+def _psql(options: argparse.Namespace, local: LocalDirectory) -> NoReturn:
     place = postgres.endpoint(local)
     superuser = options.login == "superuser"
     user = postgres.SUPERUSER if superuser else roles.role_name(options.login)

@@ -159,10 +159,7 @@ def _own_directory(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        message = (
-            f"{folder} is not a directory of this user; "
-            f"set {ENVIRONMENT_NAME} to a directory of your own"
-        )
+        message = f"{folder} is not a directory of this user; set {ENVIRONMENT_NAME} to a directory of your own"
         raise LocalDirectoryError(message)
     if stat.S_IMODE(found.st_mode) != 0o700:
         folder.chmod(0o700)

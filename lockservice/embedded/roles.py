@@ -65,9 +65,7 @@ def create_database(local: LocalDirectory, name: str) -> None:
     with _superuser(local, "postgres") as connection:
         found = connection.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone()
         if found is None:
-            connection.execute(
-                sql.SQL("CREATE DATABASE {} OWNER lock_owner").format(sql.Identifier(name))
-            )
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER lock_owner").format(sql.Identifier(name)))
     with _superuser(local, name) as connection:
         connection.execute(_DATABASE_SQL.read_bytes())
 
@@ -75,9 +73,7 @@ def create_database(local: LocalDirectory, name: str) -> None:
 def drop_database(local: LocalDirectory, name: str) -> None:
     """Remove a database and end its sessions; a missing one is fine."""
     with _superuser(local, "postgres") as connection:
-        connection.execute(
-            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
-        )
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def databases(local: LocalDirectory, prefix: str) -> list[str]:
@@ -94,16 +90,10 @@ def _superuser(local: LocalDirectory, database: str) -> psycopg.Connection[tuple
     return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
 
 
-def _set_password(
-    connection: psycopg.Connection[tuple[object, ...]], role: str, clear: str
-) -> None:
+def _set_password(connection: psycopg.Connection[tuple[object, ...]], role: str, clear: str) -> None:
     # Hashed here, so that the clear text never stands in a statement that the server could log.
-    hashed = connection.pgconn.encrypt_password(
-        clear.encode(), role.encode(), b"scram-sha-256"
-    ).decode()
-    connection.execute(
-        sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(hashed))
-    )
+    hashed = connection.pgconn.encrypt_password(clear.encode(), role.encode(), b"scram-sha-256").decode()
+    connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(hashed)))
 
 
 def _fingerprint(local: LocalDirectory) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
-from lockservice.settings.base import *  # noqa: F403 - settings modules build on each other
+from lockservice.settings.base import *
 from lockservice.settings.base import DATABASE_LOGIN, database
 
 LOCAL_DIRECTORY = LocalDirectory.from_environment().prepare()

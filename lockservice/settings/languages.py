@@ -18,9 +18,6 @@ LANGUAGES = [
 
 LANGUAGES_BIDI = ["ar", "ps", "prs", "fa"]
 
-# Spellings that come in from browsers and other services, lower case.
-LANGUAGE_ALIASES = {"fa-af": "prs", "fa_af": "prs"}
-
 django.conf.locale.LANG_INFO.update(
     {
         "ps": {"bidi": True, "code": "ps", "name": "Pashto", "name_local": "پښتو"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import environ
 
-from lockservice.settings.base import *  # noqa: F403 - settings modules build on each other
+from lockservice.settings.base import *
 from lockservice.settings.base import DATABASE_LOGIN, database
 
 env = environ.FileAwareEnv()  # NAME_FILE may point to a mounted secret in place of NAME

@@ -1,0 +1,147 @@
+"""Real PostgreSQL and Valkey for the tests that ask for them.
+
+The one rule: tests run on one shared, migrated database as `lock_worker`, the login that workers
+use, so row-level security applies to them. No test is wrapped in a transaction; each makes a tenant
+of its own and cleans nothing. A test that touches the database asks for the fixture `database`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connections
+from pytest_django.plugin import DjangoDbBlocker
+
+from lockservice.embedded import postgres, process, roles, servers, valkey
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+
+ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
+
+_TEST_DATABASES = "test_"
+_session_lock: int | None = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note that this session uses the servers; parallel workers belong to their controller."""
+    global _session_lock  # noqa: PLW0603 - held open until the process ends
+    if not _is_worker(config):
+        local = LocalDirectory.from_environment().prepare()
+        _session_lock = os.open(local.run / "test-sessions.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(_session_lock, fcntl.LOCK_SH)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the servers, unless another session still uses them."""
+    if _is_worker(config) or _session_lock is None:
+        return
+    try:
+        fcntl.flock(_session_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # the last session stops them
+    servers.stop(LocalDirectory.from_environment())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse the mark that would wrap a test in a transaction outside of any tenant."""
+    wrapped = [item.nodeid for item in items if item.get_closest_marker("django_db")]
+    if wrapped:
+        message = f"use the fixture `database` in place of the mark django_db: {', '.join(wrapped)}"
+        raise pytest.UsageError(message)
+
+
+@pytest.fixture(scope="session")
+def embedded_servers() -> LocalDirectory:
+    """Give the local directory of running servers."""
+    local = LocalDirectory.from_environment()
+    servers.start(local)
+    return local
+
+
+@pytest.fixture(scope="session")
+def database(embedded_servers: LocalDirectory, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """Give the name of this session's migrated database and allow the ORM to use it."""
+    name = settings.DATABASES["default"]["NAME"]
+    _make_once(embedded_servers, name)
+    with django_db_blocker.unblock():
+        yield name
+        connections.close_all()
+        for connection in connections.all(initialized_only=True):
+            connection.close_pool()
+
+
+@pytest.fixture(autouse=True)
+def _connection_goes_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Return this thread's connection to the pool, so that no test inherits another's session."""
+    yield
+    if "database" in request.fixturenames:
+        connections.close_all()
+
+
+@pytest.fixture
+def valkey_url(embedded_servers: LocalDirectory) -> str:
+    """Give the address of the embedded Valkey, database 0; use key names of your own."""
+    return valkey.endpoint(embedded_servers).url()
+
+
+@pytest.fixture
+def connect_as(database: str, embedded_servers: LocalDirectory) -> Iterator[ConnectAs]:
+    """Give a function that opens a plain autocommit connection for a login: owner, web or worker."""
+    opened: list[psycopg.Connection[tuple[object, ...]]] = []
+
+    def connect(login: roles.Login) -> psycopg.Connection[tuple[object, ...]]:
+        place = postgres.endpoint(embedded_servers)
+        connection = psycopg.connect(
+            host=str(place.socket_directory),
+            port=place.port,
+            dbname=database,
+            user=roles.role_name(login),
+            password=roles.password(embedded_servers, login),
+            autocommit=True,
+        )
+        opened.append(connection)
+        return connection
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+def _make_once(local: LocalDirectory, name: str) -> None:
+    """Make and migrate the database; of several parallel workers the first does it."""
+    done = local.run / f"{name}.migrated"
+    with postgres.exclusive(local, "test-databases"):
+        if done.exists():
+            return
+        _drop_left_over(local)
+        roles.create_database(local, name)
+        migrated = subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
+            cwd=REPOSITORY_ROOT,
+            env={**os.environ, "LOCK_DB_LOGIN": "owner"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if migrated.returncode != 0:
+            message = f"migrating the test database failed:\n{migrated.stderr}"
+            raise RuntimeError(message)
+        done.touch()
+
+
+def _drop_left_over(local: LocalDirectory) -> None:
+    for name in roles.databases(local, _TEST_DATABASES):
+        owner = name.removeprefix(_TEST_DATABASES).partition("_")[0]
+        if not (owner.isdigit() and process.is_alive(int(owner))):
+            roles.drop_database(local, name)
+            (local.run / f"{name}.migrated").unlink(missing_ok=True)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
