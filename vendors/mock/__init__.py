@@ -1,0 +1,1 @@
+"""The mock vendor: an honest lock vendor with failures on request."""

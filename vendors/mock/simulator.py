@@ -1,0 +1,241 @@
+"""The mock vendor as a process of its own: one port for the service, another for tests and the demo.
+
+    python -m vendors.mock.simulator --port 0 --control-port 0
+
+prints one line of JSON with `url`, `control` and `setting` once both ports listen. Control port, JSON over HTTP:
+
+| request | body | answer |
+|---|---|---|
+| POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | `{"doors": n}` |
+| GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": [{"ref", "name", "kind", "value", "validFrom", "validUntil", "suspended"}]}]}` |
+| POST /clock | `{"now": iso or null}` | moves the vendor's and the doors' clock; it runs on from there |
+| POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py) or `{}` to heal | takes the place of what callers ask for |
+| POST /try | `{"device", "kind", "value"}` | `{"open", "why"}` |
+| GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
+| POST /reset | | forgets everything |
+
+One rule: the two ports never mix, so that no service can reach the control side by mistake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from .client import PROFILE_HEADER
+from .cloud import Dropped, MockCloud
+from .profile import Profile, parse_profile
+
+MAX_REQUEST_BYTES = 1024 * 1024
+
+
+class MovableClock:
+    """A clock that runs, and can be moved."""
+
+    def __init__(self) -> None:
+        self._shift = timedelta()
+
+    def now(self) -> datetime:
+        """Returns the present instant of the mock's world."""
+        return datetime.now(UTC) + self._shift
+
+    def move(self, instant: str | None) -> None:
+        """Sets it to an instant with a zone, or back to the machine's time. Raises ValueError without a zone."""
+        if instant is None:
+            self._shift = timedelta()
+            return
+        wanted = datetime.fromisoformat(instant)
+        if wanted.tzinfo is None:
+            raise ValueError("an instant needs a time zone")
+        self._shift = wanted - datetime.now(UTC)
+
+
+class Simulator:
+    """The mock's cloud behind its two ports."""
+
+    def __init__(self) -> None:
+        self.clock = MovableClock()
+        self.cloud = MockCloud(self.clock.now)
+        self._forced: Profile | None = None
+
+    def vendor(self, path: str, body: dict[str, Any], profile_text: str) -> dict[str, Any]:
+        """Serves the service's side: `POST /v1/<verb>`. Raises Dropped for an answer that must not come."""
+        profile = self._forced or parse_profile(profile_text)
+        return self.cloud.call(path.removeprefix("/v1/"), body, profile)
+
+    def control(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Serves the control side. Raises KeyError for a path or part that is missing, ValueError for one that is wrong."""
+        return self._controls[path](body)
+
+    @property
+    def _controls(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        return {
+            "/seed": self._seed,
+            "/dump": self._dump,
+            "/clock": self._clock,
+            "/faults": self._faults,
+            "/try": self._try,
+            "/calls": lambda _: {"calls": list(self.cloud.calls)},
+            "/reset": self._reset,
+            "/healthz": lambda _: {"ok": True},
+        }
+
+    def _seed(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.ledger.seed(body["doors"], body.get("additive", True))
+        return {"doors": len(self.cloud.ledger.all_doors())}
+
+    def _dump(self, _: dict[str, Any]) -> dict[str, Any]:
+        with self.cloud.ledger.lock:
+            doors = [_dump_door(door) for door in self.cloud.ledger.all_doors()]
+        return {"now": self.clock.now().isoformat(), "doors": doors}
+
+    def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.clock.move(body["now"])
+        return {"now": self.clock.now().isoformat()}
+
+    def _faults(self, body: dict[str, Any]) -> dict[str, Any]:
+        text = body.get("profile")
+        self._forced = parse_profile(text) if text else None
+        return {"profile": text}
+
+    def _try(self, body: dict[str, Any]) -> dict[str, Any]:
+        opened, why = self.cloud.ledger.open(body["device"], body["kind"], body["value"])
+        return {"open": opened, "why": why}
+
+    def _reset(self, _: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.reset()
+        self._forced = None
+        self.clock.move(None)
+        return {"ok": True}
+
+
+def _dump_door(door: Any) -> dict[str, Any]:
+    return {
+        "device": door.external_id,
+        "label": door.label,
+        "created": door.created_count,
+        "removed": door.removed_count,
+        "keys": [
+            {
+                "ref": key.ref,
+                "name": f"{key.mark} {key.tag}",
+                "kind": key.kind,
+                "value": key.value,
+                "validFrom": key.window.valid_from.isoformat(),
+                "validUntil": key.window.valid_until.isoformat(),
+                "suspended": key.suspended,
+            }
+            for key in door.keys.values()
+        ],
+    }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 120
+    wbufsize = -1  # one segment an answer; unbuffered writes cost 40 ms each with delayed acknowledgement
+
+    def do_GET(self) -> None:  # noqa: N802 - the server's name for it
+        self._serve()
+
+    def do_POST(self) -> None:  # noqa: N802 - the server's name for it
+        self._serve()
+
+    def _serve(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > MAX_REQUEST_BYTES:
+            self.close_connection = True
+            self._answer(413, {"problem": "too large"})
+            return
+        raw = self.rfile.read(length)
+        try:
+            body = json.loads(raw) if raw else {}
+            self._answer(200, self._route(body))
+        except Dropped:
+            self.close_connection = True
+        except (KeyError, ValueError, TypeError) as error:
+            self._answer(400, {"problem": f"{type(error).__name__}: {error}"})
+
+    def _route(self, body: dict[str, Any]) -> dict[str, Any]:
+        raise LookupError(self.path)
+
+    def _answer(self, status: int, document: dict[str, Any]) -> None:
+        content = json.dumps(document, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: bodies and paths are for the dump, not for a terminal."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, peer = super().get_request()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection, peer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that hangs up is no news; anything else is printed as usual."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def serve(simulator: Simulator, host: str, port: int, control_port: int) -> tuple[_Server, _Server]:
+    """Opens both ports (0 = any free one) and serves them in threads. Returns the vendor's and the control server."""
+
+    class VendorSide(_Handler):
+        def _route(self, body: dict[str, Any]) -> dict[str, Any]:
+            return simulator.vendor(self.path, body, self.headers.get(PROFILE_HEADER, ""))
+
+    class ControlSide(_Handler):
+        def _route(self, body: dict[str, Any]) -> dict[str, Any]:
+            return simulator.control(self.path, body)
+
+    servers = (_Server((host, port), VendorSide), _Server((host, control_port), ControlSide))
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    return servers
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs until SIGTERM or Ctrl-C. Prints the addresses when ready."""
+    parser = argparse.ArgumentParser(prog="vendors.mock.simulator", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--control-port", type=int, default=0)
+    options = parser.parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    vendor, control = serve(Simulator(), options.host, options.port, options.control_port)
+    address = f"{options.host}:{vendor.server_address[1]}"
+    ready = {
+        "url": f"http://{address}",
+        "control": f"http://{options.host}:{control.server_address[1]}",
+        "setting": f"mock://{address}",
+    }
+    print(json.dumps(ready), flush=True)
+    stop.wait()
+    for server in (vendor, control):
+        server.shutdown()
+        server.server_close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
