@@ -1,0 +1,43 @@
+"""The locking queries of this room, in key order and really evaluated.
+
+One rule: rows are locked reservation first, then credentials by id, then doors; never the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from credentials.models import CredentialDoor, KeyCredential, Reservation
+
+
+def lock_reservation(tenant_id: str, reservation_id: str) -> Reservation | None:
+    """Locks and returns a reservation's projection; None if there is none."""
+    rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=reservation_id)
+    return next(iter(rows), None)
+
+
+def lock_credentials(tenant_id: str, ids: Iterable[str]) -> dict[str, KeyCredential]:
+    """Locks and returns credentials by id."""
+    rows = KeyCredential.objects.select_for_update().filter(tenant_id=tenant_id, id__in=sorted(set(ids))).order_by("id")
+    return {row.id: row for row in rows}
+
+
+def lock_reservation_credentials(tenant_id: str, reservation_id: str) -> list[str]:
+    """Locks all credentials of a reservation and returns their ids in order."""
+    rows = (
+        KeyCredential.objects.select_for_update()
+        .filter(tenant_id=tenant_id, reservation_id=reservation_id)
+        .order_by("id")
+        .values_list("id", flat=True)
+    )
+    return list(rows)
+
+
+def doors_of(tenant_id: str, credential_ids: Iterable[str]) -> dict[str, list[CredentialDoor]]:
+    """Returns the doors of locked credentials, by credential, in a stable order. The credential's lock covers them."""
+    doors: dict[str, list[CredentialDoor]] = defaultdict(list)
+    rows = CredentialDoor.objects.filter(tenant_id=tenant_id, credential_id__in=sorted(set(credential_ids)))
+    for row in rows.order_by("id"):
+        doors[row.credential_id].append(row)
+    return doors

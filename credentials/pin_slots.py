@@ -1,0 +1,158 @@
+"""Allocates PINs at doors: drawn by `pins`, decided by the unique rows of PinSlot.
+
+One rule: a PIN belongs to one key per door while it may be there, and rests afterwards; a door's capacity is never exceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection
+
+from credentials.pins import NoPinPossible, draw_pin
+from lockservice.core import crypto
+from lockservice.core.bulk import insert_returning
+from vendors.port.secrets import Pin
+
+ROUNDS = 20
+_COLUMNS = {"tenant_id": "text", "device_id": "text", "pin_index": "bytea", "credential_id": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class PinWish:
+    """A PIN wanted by one key at all of its doors. capacity None means the doors hold any number."""
+
+    credential_id: str
+    device_ids: tuple[str, ...]
+    keypads: tuple[str, ...]
+    length: int
+    capacity: int | None
+
+
+class DoorFull(Exception):
+    """A door holds as many codes as its lock can. Retriable once others have left."""
+
+
+def allocate(tenant_id: str, wishes: Sequence[PinWish]) -> dict[str, Pin | Exception]:
+    """Gives each wish a PIN that is free at all its doors, or the reason why there is none (DoorFull, NoPinPossible).
+
+    Inside the tenant's block; the rows are taken in the caller's transaction.
+    """
+    given: dict[str, Pin | Exception] = {}
+    full = _full_doors(tenant_id, wishes)
+    open_wishes = []
+    for wish in wishes:
+        if any(device in full.get(wish.capacity, ()) for device in wish.device_ids):
+            given[wish.credential_id] = DoorFull()
+        else:
+            open_wishes.append(wish)
+    for _ in range(ROUNDS):
+        if not open_wishes:
+            break
+        open_wishes = _round(tenant_id, open_wishes, given)
+    for wish in open_wishes:
+        given[wish.credential_id] = NoPinPossible("no free PIN was found at all doors")
+    return given
+
+
+def take_at(tenant_id: str, credential_id: str, pin: Pin, device_ids: Iterable[str]) -> bool:
+    """Takes a key's present PIN at further doors (room moved); False when it is not free at all of them."""
+    doors = tuple(device_ids)
+    index = crypto.blind_index("artifact", tenant_id, pin.reveal())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT device_id FROM credentials_pinslot WHERE tenant_id = %s AND pin_index = %s AND credential_id = %s"
+            " AND rests_until IS NULL",
+            [tenant_id, index, credential_id],
+        )
+        held = {row[0] for row in cursor.fetchall()}
+    wanted = [device for device in doors if device not in held]
+    got = _insert(tenant_id, [(tenant_id, device, index, credential_id) for device in wanted])
+    if len(got) == len(wanted):
+        return True
+    _give_back(tenant_id, [(device, index) for device, _ in got])
+    return False
+
+
+def release(tenant_id: str, pairs: Iterable[tuple[str, str]], until: datetime) -> None:
+    """Lets the PINs of (credential, device) pairs rest until the instant (hotel clock)."""
+    credentials, doors = zip(*pairs, strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE credentials_pinslot p SET rests_until = %s FROM unnest(%s::text[], %s::text[]) AS v(c, d)"
+            " WHERE p.tenant_id = %s AND p.credential_id = v.c AND p.device_id = v.d AND p.rests_until IS NULL",
+            [until, list(credentials), list(doors), tenant_id],
+        )
+
+
+def forget_rested(tenant_id: str, now: datetime) -> int:
+    """Frees PINs whose rest is over; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM credentials_pinslot WHERE tenant_id = %s AND rests_until < %s", [tenant_id, now])
+        return cursor.rowcount
+
+
+def rest(now: datetime, days: int) -> datetime:
+    """Returns the instant at which a PIN spent now may be used again."""
+    return now + timedelta(days=days)
+
+
+def _round(tenant_id: str, wishes: list[PinWish], given: dict[str, Pin | Exception]) -> list[PinWish]:
+    drawn: dict[str, tuple[Pin, bytes]] = {}
+    for wish in wishes:
+        try:
+            pin = draw_pin(wish.length, wish.keypads)
+        except NoPinPossible as error:
+            given[wish.credential_id] = error
+            continue
+        drawn[wish.credential_id] = (pin, crypto.blind_index("artifact", tenant_id, pin.reveal()))
+    rows = [(tenant_id, d, drawn[w.credential_id][1], w.credential_id) for w in wishes if w.credential_id in drawn for d in w.device_ids]
+    got: dict[str, list[str]] = {}
+    for device, credential in _insert(tenant_id, sorted(rows, key=lambda row: row[1:3])):
+        got.setdefault(credential, []).append(device)
+    again = []
+    for wish in wishes:
+        if wish.credential_id not in drawn:
+            continue
+        pin, index = drawn[wish.credential_id]
+        devices = got.get(wish.credential_id, [])
+        if len(devices) == len(wish.device_ids):
+            given[wish.credential_id] = pin
+        else:
+            _give_back(tenant_id, [(device, index) for device in devices])
+            again.append(wish)
+    return again
+
+
+def _insert(tenant_id: str, rows: Sequence[tuple[str, str, bytes, str]]) -> list[tuple[str, str]]:
+    return insert_returning(  # type: ignore[return-value]
+        "credentials_pinslot", _COLUMNS, rows, on_conflict="DO NOTHING", returning="device_id, credential_id"
+    )
+
+
+def _give_back(tenant_id: str, pairs: Sequence[tuple[str, bytes]]) -> None:
+    if pairs:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM credentials_pinslot p USING unnest(%s::text[], %s::bytea[]) AS v(d, i)"
+                " WHERE p.tenant_id = %s AND p.device_id = v.d AND p.pin_index = v.i",
+                [[device for device, _ in pairs], [index for _, index in pairs], tenant_id],
+            )
+
+
+def _full_doors(tenant_id: str, wishes: Sequence[PinWish]) -> dict[int | None, set[str]]:
+    limits = {wish.capacity for wish in wishes if wish.capacity is not None}
+    if not limits:
+        return {}
+    doors = sorted({device for wish in wishes for device in wish.device_ids})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT device_id, count(*) FROM credentials_pinslot WHERE tenant_id = %s AND device_id = ANY(%s)"
+            " AND rests_until IS NULL GROUP BY device_id",
+            [tenant_id, doors],
+        )
+        counts = dict(cursor.fetchall())
+    # one batch may add up to its own size beyond the count: keep that room free
+    return {limit: {d for d in doors if counts.get(d, 0) + len(wishes) > limit} for limit in limits}

@@ -1,0 +1,205 @@
+"""The only writers of credentials: a batch of locked keys, their moves, their doors and their events, flushed together.
+
+One rule: one move is one locked row, one FSM call and one event; up to 50 moves share a transaction, and `KeyBatch.flush`
+alone updates a state column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from credentials import event_data, locks
+from credentials.lifecycle import BY_NAME, State
+from credentials.models import CredentialDoor, DoorState, KeyCredential
+from credentials.targets import is_settled
+from lockservice.core.bulk import insert_rows, update_rows
+from sagas import alerts, outbox
+from sagas.outbox import Cause, Emission
+from vendors.port.types import Propagation
+
+_KEY_COLUMNS = {
+    "old_state": "text", "state": "text", "kind": "text", "waiting_for": "text", "propagation": "text",
+    "effective_not_after": "timestamptz", "suspend_reason": "text", "revoke_reason": "text", "failure_code": "text",
+    "warnings": "jsonb", "desired_version": "int", "pin_version": "int", "event_sequence": "int", "resuming": "bool",
+    "open_work": "bool", "acting_saga": "text", "issued_at": "timestamptz", "ended_at": "timestamptz", "replaced_by": "text",
+    "valid_from": "timestamptz", "valid_until": "timestamptz", "ends_at": "timestamptz",
+}  # fmt: skip
+_DOOR_COLUMNS = {
+    "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",
+    "carried_version": "int", "vendor_ref_sealed": "bytea", "propagation": "text", "effective_not_after": "timestamptz",
+    "verb": "text", "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
+    "error_code": "text", "error_reason": "text", "resume_token_sealed": "bytea",
+}  # fmt: skip
+_TRANSITION_COLUMNS = {
+    "tenant_id": "text", "credential_id": "text", "sequence": "int", "move": "text", "source": "text", "target": "text",
+    "subject": "text", "event_id": "text", "actor": "text", "reason": "text", "at": "timestamptz",
+}  # fmt: skip
+
+
+class StaleState(Exception):
+    """A credential's state was not what the locked row said. A programming error: the transaction fails as a whole."""
+
+
+@dataclass
+class KeyBatch:
+    """Locked credentials of one tenant and everything that is to be written about them in this transaction."""
+
+    tenant_id: str
+    now: datetime
+    keys: dict[str, KeyCredential] = field(default_factory=dict)
+    doors: dict[str, list[CredentialDoor]] = field(default_factory=dict)
+    alerts: list[alerts.NewAlert] = field(default_factory=list)
+    _loaded_states: dict[str, str] = field(default_factory=dict)
+    _dirty_keys: dict[str, KeyCredential] = field(default_factory=dict)
+    _dirty_doors: dict[int, CredentialDoor] = field(default_factory=dict)
+    _new_keys: list[KeyCredential] = field(default_factory=list)
+    _new_doors: list[CredentialDoor] = field(default_factory=list)
+    _emissions: list[Emission] = field(default_factory=list)
+    _transitions: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, tenant_id: str, credential_ids: Iterable[str], now: datetime) -> KeyBatch:
+        """Locks the credentials and reads their doors. Inside a tenant's block."""
+        keys = locks.lock_credentials(tenant_id, credential_ids)
+        return cls._of(tenant_id, keys, now)
+
+    @classmethod
+    def load_reservation(cls, tenant_id: str, reservation_id: str, now: datetime) -> KeyBatch:
+        """Locks all credentials of one reservation, whose projection the caller has locked."""
+        ids = locks.lock_reservation_credentials(tenant_id, reservation_id)
+        return cls._of(tenant_id, locks.lock_credentials(tenant_id, ids) if ids else {}, now)
+
+    @classmethod
+    def _of(cls, tenant_id: str, keys: dict[str, KeyCredential], now: datetime) -> KeyBatch:
+        doors = locks.doors_of(tenant_id, keys) if keys else {}
+        batch = cls(tenant_id, now, keys, dict(doors))
+        batch._loaded_states = {key.id: key.state for key in keys.values()}
+        return batch
+
+    def doors_at(self, key: KeyCredential) -> list[CredentialDoor]:
+        """Returns the key's doors, those about to be inserted included."""
+        return self.doors.setdefault(key.id, [])
+
+    def add(self, key: KeyCredential, doors: list[CredentialDoor], cause: Cause) -> None:
+        """Adds a new key in state `requested` and emits `credential.requested.v1`."""
+        self.keys[key.id] = key
+        self.doors[key.id] = doors
+        self._new_keys.append(key)
+        self._new_doors.extend(doors)
+        self._tell(key, "request", "", State.REQUESTED, event_data.subject("requested"), event_data.requested(key), cause, "")
+
+    def add_door(self, key: KeyCredential, door: CredentialDoor) -> None:
+        """Adds a door to a key that exists."""
+        self.doors_at(key).append(door)
+        self._new_doors.append(door)
+
+    def move(self, key: KeyCredential, name: str, data: Mapping[str, Any], cause: Cause, reason: str = "") -> None:
+        """Makes one move of the lifecycle and emits its event. Raises django_fsm.TransitionNotAllowed."""
+        source = key.state
+        getattr(key, name)()
+        self._tell(key, name, source, key.state, event_data.subject(BY_NAME[name].event), data, cause, reason)
+        self.touch(key)
+
+    def emit(self, key: KeyCredential, subject: str, data: Mapping[str, Any], cause: Cause, reason: str = "") -> None:
+        """Emits an event that is no move (`credential.updated.v1`, `vendor.error.v1`)."""
+        self._tell(key, "note", key.state, key.state, subject, data, cause, reason)
+        self.touch(key)
+
+    def touch(self, key: KeyCredential) -> None:
+        """Marks a key as changed."""
+        self._dirty_keys[key.id] = key
+
+    def touch_door(self, door: CredentialDoor) -> None:
+        """Marks a door as changed; a door not inserted yet is written by its insert."""
+        if door.pk is not None:
+            self._dirty_doors[door.pk] = door
+
+    def retarget(self, key: KeyCredential) -> None:
+        """Notes that the doors shall carry something else now: old budgets and final refusals no longer count."""
+        key.desired_version += 1
+        key.open_work = True
+        self.touch(key)
+
+    def flush(self) -> None:
+        """Writes everything. Raises StaleState when a locked row was not as loaded (then nothing may be committed)."""
+        for key in self._dirty_keys.values():
+            settle_summary(key, self.doors_at(key))
+        for key in self._new_keys:
+            settle_summary(key, self.doors_at(key))
+        if self._new_keys:
+            KeyCredential.objects.bulk_create(self._new_keys)
+        self._flush_keys()
+        self._flush_doors()
+        insert_rows("credentials_transition", _TRANSITION_COLUMNS, self._transitions)
+        outbox.write(self.tenant_id, self._emissions, self.now)
+        alerts.raise_alerts(self.tenant_id, self.alerts, self.now)
+        self._forget()
+
+    def _flush_keys(self) -> None:
+        fresh = {key.id for key in self._new_keys}
+        rows = [self._key_row(key) for key in self._dirty_keys.values() if key.id not in fresh]
+        done = _update_states(rows)
+        if len(done) != len(rows):
+            raise StaleState(f"{len(rows) - len(done)} credentials moved under a lock")
+
+    def _key_row(self, key: KeyCredential) -> tuple[Any, ...]:
+        old = self._loaded_states.get(key.id, key.state)
+        values = [json.dumps(key.warnings) if name == "warnings" else getattr(key, name) for name in list(_KEY_COLUMNS)[1:]]
+        return (key.id, old, *values)
+
+    def _flush_doors(self) -> None:
+        if self._new_doors:
+            CredentialDoor.objects.bulk_create(self._new_doors)
+        rows = [(door.pk, *(getattr(door, name) for name in _DOOR_COLUMNS)) for door in self._dirty_doors.values()]
+        update_rows("credentials_credentialdoor", ("id", "bigint"), _DOOR_COLUMNS, rows)
+
+    def _tell(
+        self, key: KeyCredential, move: str, source: str, target: str, subject: str, data: Mapping[str, Any], cause: Cause, reason: str
+    ) -> None:
+        key.event_sequence += 1
+        event_id = outbox.new_event_id()
+        self._emissions.append(Emission(event_id, subject, key.id, key.event_sequence, data, cause))
+        self._transitions.append(
+            (self.tenant_id, key.id, key.event_sequence, move, source, str(target), subject, event_id, cause.actor, reason[:40], self.now)
+        )
+
+    def _forget(self) -> None:
+        self._loaded_states = {key.id: key.state for key in self.keys.values()}
+        for pending in (self._dirty_keys, self._dirty_doors):
+            pending.clear()
+        for done in (self._new_keys, self._new_doors, self._emissions, self._transitions, self.alerts):
+            done.clear()
+
+
+def settle_summary(key: KeyCredential, doors: list[CredentialDoor]) -> None:
+    """Brings the credential's propagation, its bound and `open_work` in step with its doors."""
+    relevant = [door for door in doors if not (door.dropped and door.state in (DoorState.NONE, DoorState.ABSENT) and not door.verb)]
+    bounds = [door.effective_not_after for door in relevant if door.effective_not_after]
+    key.open_work = not is_settled(key, doors)
+    if any(door.verb for door in relevant) or not relevant:
+        key.propagation = Propagation.UNKNOWN.value
+    elif key.open_work or any(door.propagation == Propagation.PROPAGATING for door in relevant):
+        key.propagation = Propagation.PROPAGATING.value
+    elif any(door.propagation == Propagation.UNKNOWN for door in relevant):
+        key.propagation = Propagation.UNKNOWN.value
+    else:
+        key.propagation = Propagation.CONFIRMED.value
+    key.effective_not_after = max(bounds, default=None)
+    if key.state == State.FAILED and not relevant:
+        key.propagation = Propagation.CONFIRMED.value
+
+
+def _update_states(rows: list[tuple[Any, ...]]) -> list[Any]:
+    """The one statement that updates credentials' states, `WHERE state = old`."""
+    return update_rows(
+        "credentials_keycredential",
+        ("id", "text"),
+        _KEY_COLUMNS,
+        rows,
+        guard="t.state = v.v_old_state",
+        skip=("old_state",),
+    )

@@ -1,0 +1,109 @@
+"""The one place adapters are built, and what is wrapped around every call: limit, time, count.
+
+One rule: everything outside `vendors` reaches a vendor through this module, and names no vendor.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from functools import lru_cache
+
+from devices.limits import SharedLimit
+from devices.models import VendorInstallation
+from devices.selectors import InstallationFacts, UnknownDevice
+from lockservice.core import crypto
+from vendors import registry
+from vendors.port.clock import Clock, SystemClock
+from vendors.port.manifest import AdapterContext, CallLimiter, NoLimit, VendorManifest
+from vendors.port.protocol import LockPort
+from vendors.port.secrets import Token
+
+SETTINGS_PLACE = ("devices_vendorinstallation", "settings_sealed")
+SECRETS_PLACE = ("devices_vendorinstallation", "secrets_sealed")
+
+_built: dict[tuple[str, str, int], LockPort] = {}
+
+
+def manifest(vendor: str) -> VendorManifest:
+    """Returns a vendor's manifest. Raises vendors.registry.UnknownVendor."""
+    return registry.manifest(vendor)
+
+
+def manifests() -> dict[str, VendorManifest]:
+    """Returns every vendor's manifest by code."""
+    return registry.manifests()
+
+
+def port_of(tenant_id: str, facts: InstallationFacts) -> LockPort:
+    """Returns the installation's adapter, built once per process and version of its settings. Inside the tenant's block.
+
+    Raises UnknownDevice when the installation is gone, ValueError when its settings are wrong.
+    """
+    key = (tenant_id, facts.id, facts.version)
+    port = _built.get(key)
+    if port is None:
+        if len(_built) > 2000:
+            _built.clear()
+        port = _built[key] = registry.build(facts.vendor, _context(tenant_id, facts))
+    return port
+
+
+def seal_installation(row: VendorInstallation, settings: dict[str, object], secrets: dict[str, str]) -> None:
+    """Seals settings and secrets into the row (not saved)."""
+    row.settings_sealed = crypto.seal("lock-config", row.tenant_id, _place(row.id, SETTINGS_PLACE), json.dumps(settings))
+    row.secrets_sealed = crypto.seal("lock-config", row.tenant_id, _place(row.id, SECRETS_PLACE), json.dumps(secrets))
+
+
+def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
+    row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=facts.id).first()
+    if row is None:
+        raise UnknownDevice(facts.id)
+    opened = crypto.unseal("lock-config", tenant_id, _place(row.id, SETTINGS_PLACE), row.settings_sealed)
+    secrets = "{}"
+    if row.secrets_sealed:
+        secrets = crypto.unseal("lock-config", tenant_id, _place(row.id, SECRETS_PLACE), row.secrets_sealed)
+    return AdapterContext(
+        tenant_id=tenant_id,
+        installation_id=facts.id,
+        settings=json.loads(opened),
+        secrets={name: Token(value) for name, value in json.loads(secrets).items()},
+        clock=vendor_clock(),
+        rng=random.Random(),
+        sleep=time.sleep,
+        limiter=_limiter(facts),
+    )
+
+
+def _limiter(facts: InstallationFacts) -> CallLimiter:
+    per_minute = facts.calls_per_minute or registry.manifest(facts.vendor).calls_per_minute
+    return SharedLimit(facts.vendor, facts.id, per_minute) if per_minute else NoLimit()
+
+
+def _place(installation_id: str, place: tuple[str, str]) -> tuple[str, str, str]:
+    return (place[0], installation_id, place[1])
+
+
+class ObservedClock:
+    """The hotel's clock for adapters, which may not query: the instant last observed by the runner, plus time since."""
+
+    def __init__(self) -> None:
+        self._ahead_s: float | None = None
+        self._system: Clock = SystemClock()
+
+    def observe(self, hotel_now: object) -> None:
+        """Notes the hotel's instant as just read from the database."""
+        self._ahead_s = hotel_now.timestamp() - time.time()  # type: ignore[attr-defined]
+
+    def now(self):  # type: ignore[no-untyped-def]
+        """Returns the hotel's present instant; the machine's until something was observed."""
+        from datetime import timedelta
+
+        return self._system.now() + timedelta(seconds=self._ahead_s or 0.0)
+
+
+@lru_cache(maxsize=1)
+def vendor_clock() -> ObservedClock:
+    """Returns this process's observed hotel clock."""
+    return ObservedClock()

@@ -1,0 +1,96 @@
+"""The one way to start work: a saga row in the caller's transaction.
+
+One rule: the unique (tenant, installation, key) decides a race; starting the same intention twice starts it once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from lockservice.core.bulk import insert_returning
+from sagas.models import SagaStatus
+from sagas.outbox import Cause
+from vendors.port.ids import new_id
+
+PRIORITY_SECURITY, PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_BULK = 0, 1, 2, 3
+
+_COLUMNS = {
+    "id": "text", "tenant_id": "text", "flow": "text", "flow_version": "smallint", "installation_id": "text", "key": "text",
+    "lane": "text", "credential_id": "text", "reservation_id": "text", "priority": "smallint", "status": "text",
+    "step": "int", "attempts": "int", "hotel_due_at": "timestamptz", "due_at": "timestamptz", "args": "jsonb",
+    "error_code": "text", "error_detail": "text", "correlation_id": "text", "causation_id": "text", "trace_id": "text",
+    "actor": "text", "created_at": "timestamptz", "position": "bigint",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An intention. `timer` (hotel clock) makes it wait; `lane_width` is the parallel calls its lane allows."""
+
+    flow: str
+    key: str
+    lane: str
+    installation_id: str = ""
+    credential_id: str | None = None
+    reservation_id: str | None = None
+    priority: int = PRIORITY_ISSUE
+    lane_width: int = 1
+    timer: datetime | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sha256_key(*parts: str) -> str:
+    """Joins parts as the specification's keys are made (plain concatenation) and hashes them: `sha256:<64 hex>`."""
+    return "sha256:" + hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def own_key(purpose: str, *parts: str) -> str:
+    """Makes a key of our own: purpose word first, parts joined by a separator that cannot occur in them."""
+    return "sha256:" + hashlib.sha256("\x1f".join((purpose, *parts)).encode()).hexdigest()
+
+
+def internal_lane(tenant_id: str) -> str:
+    """Names the lane of work that calls no vendor."""
+    return f"{tenant_id}:internal"
+
+
+def start(tenant_id: str, starts: Sequence[Start], cause: Cause, now: datetime) -> dict[str, str]:
+    """Writes sagas in the caller's transaction and returns key → saga id of those that are new."""
+    if not starts:
+        return {}
+    _ensure_lanes(tenant_id, starts)
+    rows = [_row(tenant_id, item, cause, now) for item in starts]
+    fresh = insert_returning("sagas_saga", _COLUMNS, rows, on_conflict="DO NOTHING", returning="key, id")
+    return dict(fresh)  # type: ignore[arg-type]
+
+
+def _row(tenant_id: str, item: Start, cause: Cause, now: datetime) -> tuple[Any, ...]:
+    status = SagaStatus.DUE if item.timer is None else SagaStatus.TIMER
+    return (
+        new_id("sag"), tenant_id, item.flow, 1, item.installation_id, item.key, item.lane, item.credential_id,
+        item.reservation_id, item.priority, status.value, 0, 0, item.timer, None, json.dumps(dict(item.args)), "", "",
+        cause.correlation_id, cause.causation_id, cause.trace_id, cause.actor, now, time.time_ns() // 1000,
+    )  # fmt: skip
+
+
+def _ensure_lanes(tenant_id: str, starts: Iterable[Start]) -> None:
+    ensure_lanes(tenant_id, {item.lane: item.lane_width for item in starts})
+
+
+def ensure_lanes(tenant_id: str, widths: Mapping[str, int]) -> None:
+    """Makes lane rows that do not exist yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO sagas_lane (key, tenant_id, width, token, owner)"
+            " SELECT key, %s, width, 0, '' FROM unnest(%s::text[], %s::smallint[]) AS v(key, width)"
+            " ON CONFLICT (key) DO NOTHING",
+            [tenant_id, sorted(widths), [widths[key] for key in sorted(widths)]],
+        )
