@@ -39,7 +39,10 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     # The name in brackets may hold anything, also brackets; the state follows the last one.
-    return status.rpartition(")")[2].split()[0] not in {"Z", "X"}
+    if status.rpartition(")")[2].split()[0] not in {"Z", "X"}:
+        return True
+    reap(pid)  # it may have ended just after the first look
+    return False
 
 
 def reap(pid: int) -> None:

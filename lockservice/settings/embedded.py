@@ -35,8 +35,10 @@ DATABASES = {
 VALKEY_URL = os.environ.get("LOCK_VALKEY_URL") or valkey.endpoint(LOCAL_DIRECTORY).url()
 CELERY_BROKER_URL = os.environ.get("LOCK_BROKER_URL") or f"{VALKEY_URL.rpartition('/')[0]}/1"
 
-# Serves files straight from the applications, without a collecting step.
+# Serves files straight from the applications, without a collecting step; the folder stays empty.
 WHITENOISE_USE_FINDERS = True
+STATIC_ROOT = LOCAL_DIRECTORY.root / "static"
+STATIC_ROOT.mkdir(mode=0o700, exist_ok=True)
 
 # --- `manage.py up` ---------------------------------------------------------------------------
 
@@ -44,7 +46,7 @@ WHITENOISE_USE_FINDERS = True
 UP_SEEDERS: list[str] = []
 
 _MANAGE = ["{python}", "manage.py"]
-_CELERY = ["{python}", "-m", "celery", "-A", "lockservice.celery"]
+_CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
 # What `up` runs beside the servers: name, argv, env, ready. `{python}`, `{port}`, `{local}` and
 # `{port:NAME}` are filled in; a process with a port gets it remembered. `ready` is an http path on
@@ -77,3 +79,6 @@ UP_PROCESSES: list[dict[str, Any]] = [
         "ready": "",
     },
 ]  # fmt: skip
+
+# Dotted name of a function that gets {process: url} and gives the text shown when all is ready.
+UP_ANNOUNCE = ""

@@ -1,0 +1,148 @@
+"""`manage.py up`: the whole service on this machine, with its own database and broker.
+
+The one rule: Ctrl-C, a closed terminal or the death of this process ends everything it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connection
+from django.utils.module_loading import import_string
+
+from lockservice.core import tenancy
+from lockservice.core.heartbeat import Heartbeat
+from lockservice.embedded import postgres, servers, valkey
+from lockservice.embedded.local import LocalDirectory
+from lockservice.supervisor import Console, ProcessSpec, StartFailed, Stopped, Supervisor
+
+_SERVERS_ROUND_S = 1.0
+
+
+class Command(BaseCommand):
+    help = "Starts PostgreSQL, Valkey, migrations, demo data and all processes; Ctrl-C stops all of them."
+    requires_system_checks: list[str] = []
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--port", type=int, help="preferred port of the web process; the next free one is taken")
+        parser.add_argument("--ready-file", type=Path, help="write addresses as JSON when everything is ready")
+        parser.add_argument("--no-progress", action="store_true", help="no live line, for logs")
+        parser.add_argument("--without", action="append", default=[], metavar="NAME", help="leave a process out")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        local: LocalDirectory = settings.LOCAL_DIRECTORY
+        started_at = time.monotonic()
+        with _only_one(local):
+            console = Console(self.stdout._out, progress=not options["no_progress"])
+            supervisor = Supervisor(
+                local,
+                _specs(options["port"], options["without"]),
+                console=console,
+                heartbeat_ages=_heartbeat_ages,
+                keep_servers=_ServerKeeper(local, console),
+            )
+            supervisor.catch_signals()
+            try:
+                self._run(supervisor, options["ready_file"], started_at)
+            except Stopped:
+                console.say("stopped before everything was ready")
+            except (StartFailed, postgres.PostgresError, valkey.ValkeyError) as error:
+                raise CommandError(str(error)) from error
+            finally:
+                console.progress("stopping")
+                supervisor.shut_down()
+                connection.close_pool()
+                servers.stop(local)
+                if options["ready_file"]:
+                    options["ready_file"].unlink(missing_ok=True)
+                console.say("everything has stopped")
+
+    def _run(self, supervisor: Supervisor, ready_file: Path | None, started_at: float) -> None:
+        console, local = supervisor.console, supervisor.local
+        console.progress("starting PostgreSQL and Valkey")
+        servers.start(local, tethered=True)
+        console.progress("bringing the schema up to date")
+        supervisor.run_step("migrate", ["{python}", "manage.py", "migrate", "--verbosity", "1"], {"LOCK_DB_LOGIN": "owner"})
+        for name in settings.UP_SEEDERS:
+            console.progress(f"demo data: {name}")
+            supervisor.run_step(name, ["{python}", "manage.py", name], {"LOCK_DB_LOGIN": "worker"})
+        complete = supervisor.start_all()
+        if complete:
+            console.say(f"ready after {time.monotonic() - started_at:.1f} s; Ctrl-C stops everything; logs in {local.log}")
+        for name, url in supervisor.urls.items():
+            console.say(f"  {name:<14}{url}")
+        if settings.UP_ANNOUNCE:
+            console.say(import_string(settings.UP_ANNOUNCE)(supervisor.urls))
+        if complete and ready_file:
+            supervisor.write_ready_file(ready_file)
+        supervisor.watch()
+
+
+class _ServerKeeper:
+    """Brings a dead embedded server back, looking once a second."""
+
+    def __init__(self, local: LocalDirectory, console: Console) -> None:
+        self._local = local
+        self._console = console
+        self._looked_at = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < _SERVERS_ROUND_S:
+            return
+        self._looked_at = now
+        for name, server in (("PostgreSQL", postgres), ("Valkey", valkey)):
+            if server.running_pid(self._local) is None:
+                self._console.say(f"{name} is gone; starting it again")
+                try:
+                    server.start(self._local, tethered=True)
+                except (postgres.PostgresError, valkey.ValkeyError) as error:
+                    self._console.say(f"{name}: {error}")
+
+
+class _only_one:  # noqa: N801 - used like a function
+    """Holds the directory's lock for `up`; two of them would fight over its processes."""
+
+    def __init__(self, local: LocalDirectory) -> None:
+        self._file = local.prepare().run / "up.lock"
+        self._handle = -1
+
+    def __enter__(self) -> None:
+        self._handle = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._handle)
+            raise CommandError(f"another `up` runs on {self._file.parent.parent}") from error
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._handle)
+
+
+def _specs(port: int | None, without: list[str]) -> list[ProcessSpec]:
+    specs = [ProcessSpec.from_settings(entry) for entry in settings.UP_PROCESSES]
+    unknown = set(without) - {spec.name for spec in specs}
+    if unknown:
+        raise CommandError(f"no such process: {', '.join(sorted(unknown))}")
+    return [replace(spec, port=port) if spec.name == "web" and port else spec for spec in specs if spec.name not in without]
+
+
+def _heartbeat_ages() -> Mapping[str, float] | None:
+    """Give each row's age in seconds on the database's clock, or None while the database is away."""
+    try:
+        with tenancy.queues(), connection.cursor() as cursor:
+            table = Heartbeat._meta.db_table
+            cursor.execute(f"SELECT name, extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {table}")  # noqa: S608
+            return dict(cursor.fetchall())
+    except DatabaseError:
+        return None
