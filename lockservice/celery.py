@@ -16,6 +16,8 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 
-@setup_logging.connect
 def _keep_our_logging(**_arguments: object) -> None:
     """Stop Celery from replacing the handlers that Django configured (a connected receiver does)."""
+
+
+setup_logging.connect(_keep_our_logging)

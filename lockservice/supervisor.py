@@ -15,6 +15,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -54,9 +55,10 @@ class Stopped(Exception):
 class ProcessSpec:
     """One process as the settings describe it.
 
-    `ready` is `http:<path>` on the process's port, `heartbeat:<row name>`, or empty for "as soon as it
-    runs". `port` is the preferred one, 0 for any that is then remembered, None for no port. A process
-    with a heartbeat is restarted when it is silent for `silent_after_s` seconds of real time.
+    `ready` is `http:<path>` on the process's port, `listens` for a port that takes connections,
+    `heartbeat:<row name>`, or empty for "as soon as it runs". `port` is the preferred one, 0 for any
+    that is then remembered, None for no port; `more_ports` names further ones. A process with a
+    heartbeat is restarted when it is silent for `silent_after_s` seconds of real time.
     """
 
     name: str
@@ -64,12 +66,13 @@ class ProcessSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     ready: str = ""
     port: int | None = None
+    more_ports: tuple[str, ...] = ()
     silent_after_s: float = 20.0
 
     @classmethod
     def from_settings(cls, entry: Mapping[str, Any]) -> ProcessSpec:
         """Read one entry of UP_PROCESSES; an unknown key raises TypeError."""
-        return cls(**{**entry, "argv": tuple(entry["argv"])})
+        return cls(**{**entry, "argv": tuple(entry["argv"]), "more_ports": tuple(entry.get("more_ports", ()))})
 
 
 @dataclass
@@ -135,7 +138,8 @@ class Supervisor:
         self._hurry = False
         self._readers: list[threading.Thread] = []
         self.instance = os.urandom(4).hex()
-        self.ports = {spec.name: self._choose_port(spec) for spec in specs if spec.port is not None}
+        self.ports = {spec.name: self._choose_port(spec.name, spec.port) for spec in specs if spec.port is not None}
+        self.ports |= {name: self._choose_port(name, 0) for spec in specs for name in spec.more_ports}
         self._children = [_Child(spec, self._fill(spec.argv, spec), self._environment(spec)) for spec in specs]
         self._ages: Mapping[str, float] = {}
         self._ages_read_at = 0.0
@@ -241,6 +245,8 @@ class Supervisor:
         how, _, what = child.spec.ready.partition(":")
         if how == "http":
             return _answers(self.ports[child.spec.name], what)
+        if how == "listens":
+            return _listens(self.ports[child.spec.name])
         if how == "heartbeat":
             return self._ages.get(what, float("inf")) < now - child.started_at
         return True
@@ -322,15 +328,15 @@ class Supervisor:
 
     # --- settings to commands -------------------------------------------------------------------
 
-    def _choose_port(self, spec: ProcessSpec) -> int:
-        if not spec.port:
-            port = self.local.port(spec.name)
-            return port if port_is_free(port) else self.local.choose_new_port(spec.name)
-        for port in range(spec.port, spec.port + _PORT_TRIES):
+    def _choose_port(self, name: str, preferred: int) -> int:
+        if not preferred:
+            port = self.local.port(name)
+            return port if port_is_free(port) else self.local.choose_new_port(name)
+        for port in range(preferred, preferred + _PORT_TRIES):
             if port_is_free(port):
-                replace_file(self.local.run / f"{spec.name}.port", f"{port}\n")
+                replace_file(self.local.run / f"{name}.port", f"{port}\n")
                 return port
-        raise StartFailed(f"no free port for {spec.name} from {spec.port} on")
+        raise StartFailed(f"no free port for {name} from {preferred} on")
 
     def _fill(self, argv: Sequence[str], spec: ProcessSpec | None) -> list[str]:
         def value(found: re.Match[str]) -> str:
@@ -375,6 +381,14 @@ def _answers(port: int, path: str) -> bool:
         return False  # not listening yet
     finally:
         line.close()
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), _PROBE_TIMEOUT_S):
+            return True
+    except OSError:
+        return False  # not listening yet
 
 
 def _ending(code: int) -> str:

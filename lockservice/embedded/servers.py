@@ -49,7 +49,7 @@ def environment(local: LocalDirectory) -> dict[str, str]:
         "LOCK_DB_HOST": str(database.socket_directory),
         "LOCK_DB_PORT": str(database.port),
         "LOCK_DB_NAME": roles.DATABASE,
-        "LOCK_VALKEY_URL": valkey.endpoint(local).url(),
+        "LOCK_REDIS_URL": valkey.endpoint(local).url(),
     }
     for login in roles.LOGINS:
         values[f"LOCK_DB_PASSWORD_{login.upper()}"] = roles.password(local, login)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from csp.constants import NONE, SELF
-from kombu import Queue
+from kombu.entity import Queue
 
 from lockservice.settings import logs
 from lockservice.settings.languages import LANGUAGES, LANGUAGES_BIDI  # noqa: F401 - they are settings

@@ -32,8 +32,8 @@ DATABASES = {
 }
 
 # Database 0: wake-ups and the event bus; 1: Celery's messages.
-VALKEY_URL = os.environ.get("LOCK_VALKEY_URL") or valkey.endpoint(LOCAL_DIRECTORY).url()
-CELERY_BROKER_URL = os.environ.get("LOCK_BROKER_URL") or f"{VALKEY_URL.rpartition('/')[0]}/1"
+REDIS_URL = os.environ.get("LOCK_REDIS_URL") or valkey.endpoint(LOCAL_DIRECTORY).url()
+CELERY_BROKER_URL = os.environ.get("LOCK_BROKER_URL") or f"{REDIS_URL.rpartition('/')[0]}/1"
 
 # Serves files straight from the applications, without a collecting step; the folder stays empty.
 WHITENOISE_USE_FINDERS = True
@@ -48,9 +48,20 @@ UP_SEEDERS: list[str] = []
 _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
-# What `up` runs beside the servers: name, argv, env, ready. `{python}`, `{port}`, `{local}` and
-# `{port:NAME}` are filled in; a process with a port gets it remembered. `ready` is an http path on
-# that port ("http:/healthz"), the name of a heartbeat row ("heartbeat:NAME") or "" for none.
+# Vendors whose simulators are part of the demo, and where their processes listen.
+SIMULATED_VENDORS = ("ttlock", "mock")
+SIMULATORS = {
+    vendor: {
+        "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",
+        "control": f"http://127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}-control')}",
+    }
+    for vendor in SIMULATED_VENDORS
+}
+
+# What `up` runs beside the servers; the fields are those of `lockservice.supervisor.ProcessSpec`.
+# Filled in: {python}, {local} (the local directory), {instance} (random for each start), {port} (of
+# this process) and {port:NAME}.
+_WORKER = {"LOCK_DB_LOGIN": "worker"}
 UP_PROCESSES: list[dict[str, Any]] = [
     {
         "name": "web",
@@ -69,15 +80,29 @@ UP_PROCESSES: list[dict[str, Any]] = [
             *_CELERY, "worker", "--queues", "security,saga,bulk,webhooks", "--concurrency", "2",
             "--without-gossip", "--without-mingle", "--loglevel", "warning", "--hostname", "worker@{instance}",
         ],
-        "env": {"LOCK_DB_LOGIN": "worker"},
-        "ready": "",
+        "env": _WORKER,
     },
     {
         "name": "beat",
         "argv": [*_CELERY, "beat", "--loglevel", "warning", "--pidfile", ""],
-        "env": {"LOCK_DB_LOGIN": "worker", "LOCK_DB_POOL_MAX": "1"},
-        "ready": "",
+        "env": {**_WORKER, "LOCK_DB_POOL_MAX": "1"},
     },
+    {"name": "consumer", "argv": [*_MANAGE, "consume_events"], "env": _WORKER, "ready": "heartbeat:consumer"},
+    {"name": "publisher", "argv": [*_MANAGE, "publish_outbox"], "env": _WORKER, "ready": "heartbeat:publisher"},
+    {"name": "sagas", "argv": [*_MANAGE, "run_sagas"], "env": {**_WORKER, "LOCK_DB_POOL_MAX": "8"}, "ready": "heartbeat:sagas"},
+    *(
+        {
+            "name": f"sim-{vendor}",
+            "port": 0,
+            "more_ports": (f"sim-{vendor}-control",),
+            "argv": [
+                "{python}", "-m", "vendors.simulate", vendor,
+                "--port", "{port}", "--control-port", f"{{port:sim-{vendor}-control}}",
+            ],
+            "ready": "listens",
+        }
+        for vendor in SIMULATED_VENDORS
+    ),
 ]  # fmt: skip
 
 # Dotted name of a function that gets {process: url} and gives the text shown when all is ready.

@@ -11,7 +11,7 @@ import structlog
 
 from lockservice.settings.scrubber import scrub_event
 
-_SHARED = [
+_SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

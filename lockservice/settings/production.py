@@ -28,7 +28,7 @@ DATABASES = {
 }
 DATABASES["default"]["OPTIONS"]["sslmode"] = env.str("LOCK_DB_SSLMODE", default="verify-full")
 
-VALKEY_URL = env.str("LOCK_VALKEY_URL")
+REDIS_URL = env.str("LOCK_REDIS_URL")
 CELERY_BROKER_URL = env.str("LOCK_BROKER_URL")
 
 SECURE_SSL_REDIRECT = env.bool("DJANGO_SECURE_SSL_REDIRECT", default=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +44,7 @@ class Command(BaseCommand):
         local: LocalDirectory = settings.LOCAL_DIRECTORY
         started_at = time.monotonic()
         with _only_one(local):
-            console = Console(self.stdout._out, progress=not options["no_progress"])
+            console = Console(sys.stdout, progress=not options["no_progress"])
             supervisor = Supervisor(
                 local,
                 _specs(options["port"], options["without"]),
@@ -61,7 +62,7 @@ class Command(BaseCommand):
             finally:
                 console.progress("stopping")
                 supervisor.shut_down()
-                connection.close_pool()
+                connection.close()
                 servers.stop(local)
                 if options["ready_file"]:
                     options["ready_file"].unlink(missing_ok=True)
