@@ -8,7 +8,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 # Two workers pay off on two cores; the suite is made for running in parallel on one database.
 TEST_WORKERS ?= 2
-RUFF_PATHS := .
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run first-key test chaos check bench lock clean
@@ -33,7 +32,7 @@ $(READY): requirements.txt requirements-dev.txt
 	@touch $@
 
 run: $(READY)
-	@exec $(BIN)/python manage.py up $(UP_ARGS)
+	@exec $(BIN)/python manage.py up --end-with-parent $(UP_ARGS)
 
 first-key: $(READY)
 	@exec $(BIN)/python manage.py first_key

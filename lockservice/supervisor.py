@@ -135,6 +135,7 @@ class Supervisor:
         self._heartbeat_ages = heartbeat_ages
         self._keep_servers = keep_servers
         self._stop = threading.Event()
+        self._parent_pid: int | None = None
         self._hurry = False
         self._readers: list[threading.Thread] = []
         self.instance = os.urandom(4).hex()
@@ -154,6 +155,10 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
+    def end_with_parent(self) -> None:
+        """Stop everything also when the process that started this one is gone."""
+        self._parent_pid = os.getppid()
+
     def run_step(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
         """Run one command to its end before the processes start, its output in `log/<name>.log`.
 
@@ -167,7 +172,7 @@ class Supervisor:
         running = child.running
         assert running is not None  # noqa: S101 - set by _spawn, for the type checker
         while running.poll() is None:
-            if self._stop.wait(_ROUND_S):
+            if self._is_told_to_stop():
                 self._end([child])
                 raise Stopped
         self._join_readers()
@@ -188,14 +193,14 @@ class Supervisor:
             if not waiting:
                 return True
             self.console.progress(f"waiting for {', '.join(waiting)}")
-            if self._stop.wait(_ROUND_S):
+            if self._is_told_to_stop():
                 raise Stopped
         self.console.say(f"not ready after {timeout_s:.0f} s, still trying: {', '.join(waiting)}")
         return False
 
     def watch(self) -> None:
         """Keep everything running until a signal comes."""
-        while not self._stop.wait(_ROUND_S):
+        while not self._is_told_to_stop():
             self._look_after()
 
     def shut_down(self, grace_s: float = 12.0) -> None:
@@ -209,6 +214,11 @@ class Supervisor:
         replace_file(file, json.dumps(found, indent=2) + "\n")
 
     # --- watching -------------------------------------------------------------------------------
+
+    def _is_told_to_stop(self) -> bool:
+        """Wait for one round; say whether a signal came or the parent is gone."""
+        orphaned = self._parent_pid is not None and os.getppid() != self._parent_pid
+        return orphaned or self._stop.wait(_ROUND_S)
 
     def _look_after(self) -> None:
         self._keep_servers()

@@ -38,6 +38,7 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, help="preferred port of the web process; the next free one is taken")
         parser.add_argument("--ready-file", type=Path, help="write addresses as JSON when everything is ready")
         parser.add_argument("--no-progress", action="store_true", help="no live line, for logs")
+        parser.add_argument("--end-with-parent", action="store_true", help="stop when the starting process is gone")
         parser.add_argument("--without", action="append", default=[], metavar="NAME", help="leave a process out")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -53,6 +54,8 @@ class Command(BaseCommand):
                 keep_servers=_ServerKeeper(local, console),
             )
             supervisor.catch_signals()
+            if options["end_with_parent"]:
+                supervisor.end_with_parent()
             try:
                 self._run(supervisor, options["ready_file"], started_at)
             except Stopped:
@@ -81,7 +84,7 @@ class Command(BaseCommand):
         if complete:
             console.say(f"ready after {time.monotonic() - started_at:.1f} s; Ctrl-C stops everything; logs in {local.log}")
         for name, url in supervisor.urls.items():
-            console.say(f"  {name:<14}{url}")
+            console.say(f"  {name:<18}{url}")
         if settings.UP_ANNOUNCE:
             console.say(import_string(settings.UP_ANNOUNCE)(supervisor.urls))
         if complete and ready_file:
