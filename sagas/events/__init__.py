@@ -1,2 +1,4 @@
-"""Events as plain values: envelope, registry, schemas and typed inbound events. Knows no framework and does no I/O
-except reading its own schema files."""
+"""Events as plain values: envelope, registry, schemas and typed inbound events.
+
+One rule: knows no framework and does no I/O except reading its own schema files.
+"""

@@ -46,9 +46,7 @@ def _local(subject: Subject) -> EventSpec:
     )
 
 
-def _bff(
-    subject: Subject, group: str, sampling_rate: float, retention: Retention, ordering: Ordering
-) -> EventSpec:
+def _bff(subject: Subject, group: str, sampling_rate: float, retention: Retention, ordering: Ordering) -> EventSpec:
     event = subject.removeprefix(_BFF).removesuffix(".v1")
     slug = event.replace(".", "-").replace("_", "-")
     return EventSpec(

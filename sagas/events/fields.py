@@ -18,9 +18,7 @@ TEXT = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 OWN_EVENT_ID = re.compile(r"evt_[0-7][0-9A-HJKMNP-TV-Z]{25}", re.ASCII)
 
 # W3C Trace Context §3.2.2: version ff, an all-zero trace id and an all-zero parent id are invalid.
-_TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII
-)
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 
 def invalid(field: str, rule: str) -> EventRefused:

@@ -54,12 +54,13 @@ class Registry:
             return [f"{spec.subject}: shares {spec.schema_file} with another subject"]
         try:
             raw = (schemas / spec.schema_file).read_bytes()
-            schema = json.loads(raw)
         except FileNotFoundError:
             return [f"{spec.subject}: schema {spec.schema_file} is missing"]
+        self._files[spec.schema_file] = raw
+        try:
+            schema = json.loads(raw)
         except ValueError:
             return [f"{spec.subject}: schema {spec.schema_file} is no JSON"]
-        self._files[spec.schema_file] = raw
         self._schemas[spec.subject] = schema
         expected = {"$schema": _DIALECT, "$id": spec.schema_url, "title": spec.subject, "type": "object"}
         return [

@@ -47,12 +47,8 @@ def _finite(text: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite
-)
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=True, sort_keys=True, separators=(",", ":")
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=True, sort_keys=True, separators=(",", ":"))
 
 
 def _children(value: Any) -> Iterable[Any]:

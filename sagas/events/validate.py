@@ -41,7 +41,8 @@ class Validators:
 
     def validate(self, subject: str, data: Mapping[str, Any]) -> None:
         """Raises `UnknownSubject` or `EventRefused`: MISSING_FIELD, NO_TIME_ZONE, WINDOW_INVERTED or SCHEMA_VIOLATION
-        with the field's path; never retry."""
+        with the field's path; never retry.
+        """
         validator = self._of(subject)
         plain = data if isinstance(data, dict) else dict(data)
         try:
