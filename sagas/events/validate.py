@@ -29,7 +29,7 @@ class Validators:
 
     def _of(self, subject: str) -> jsonschema_rs.Draft202012Validator:
         found = self._compiled.get(subject)
-        return found if found is not None else self._compile(self._registry.canonical(subject))
+        return found if found is not None else self._compile(subject)
 
     def _compile(self, subject: str) -> jsonschema_rs.Draft202012Validator:
         schema = dict(self._registry.schema(subject))
@@ -43,6 +43,7 @@ class Validators:
         """Raises `UnknownSubject` or `EventRefused`: MISSING_FIELD, NO_TIME_ZONE, WINDOW_INVERTED or SCHEMA_VIOLATION
         with the field's path; never retry.
         """
+        subject = self._registry.canonical(subject)
         validator = self._of(subject)
         plain = data if isinstance(data, dict) else dict(data)
         try:
@@ -52,7 +53,7 @@ class Validators:
             raise EventRefused(RefusalCode.SCHEMA_VIOLATION, "data: not JSON") from None
         if not is_valid:
             _refuse(next(iter(validator.iter_errors(plain))))
-        for start, end in self._windows[self._registry.canonical(subject)]:
+        for start, end in self._windows[subject]:
             if isinstance(plain.get(start), str) and isinstance(plain.get(end), str):
                 check_window(plain[start], plain[end], f"data.{start}", f"data.{end}")
 

@@ -136,13 +136,15 @@ def test_no_guest_shows_in_a_printed_event() -> None:
 @pytest.mark.parametrize("subject", [Subject.BOOKING_CONFIRMED, Subject.BOOKING_DATES_CHANGED])
 @pytest.mark.parametrize("name", ["reservationId", "propertyId", "version", "status", "rooms", "guest"])
 def test_a_booking_without_a_required_field_is_refused(subject: Subject, name: str) -> None:
-    assert refusal(envelope(subject, **{name: ...})) == ("MISSING_FIELD", f"data.{name}")
+    without: dict[str, Any] = {name: ...}
+    assert refusal(envelope(subject, **without)) == ("MISSING_FIELD", f"data.{name}")
 
 
 @pytest.mark.parametrize("subject", ENDINGS)
 @pytest.mark.parametrize("name", ["reservationId", "propertyId", "version", "status"])
 def test_an_ending_that_names_no_booking_is_refused(subject: Subject, name: str) -> None:
-    assert refusal(envelope(subject, **{name: ...})) == ("MISSING_FIELD", f"data.{name}")
+    without: dict[str, Any] = {name: ...}
+    assert refusal(envelope(subject, **without)) == ("MISSING_FIELD", f"data.{name}")
 
 
 @pytest.mark.parametrize(
