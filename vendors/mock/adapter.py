@@ -5,7 +5,7 @@
 | issue, update, revoke, suspend, unsuspend | yes | one request for all doors; the vendor keeps idempotency keys |
 | list_devices, health_check | yes | |
 | Lookup, Inventory, Records, Resume | yes | |
-| Webhook | yes | JSON body, signature header `X-Mock-Signature` (vendors.support.signatures) |
+| Webhook | yes | JSON body, signature header `X-Webhook-Signature` (vendors.support.signatures) |
 
 One rule: no failure lives here; failures come from the mock's cloud, as they would from a real one.
 """
@@ -56,7 +56,7 @@ from .errors import answer_lost, from_refusal, not_sent
 from .manifest import MANIFEST
 from .profile import parse_address
 
-SIGNATURE_HEADER = "x-mock-signature"
+SIGNATURE_HEADER = "x-webhook-signature"
 DEFAULT_TIMEOUT_S = 65.0
 _TOKEN_TYPES = {
     CredentialKind.MOBILE_APP: "mobile_token",
@@ -123,15 +123,11 @@ class MockLockPort:
         doors = (*handle.doors, *request.added, *request.removed)
         return self._change("update", handle, request.meta, rows, doors)
 
-    def revoke_credential(
-        self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta
-    ) -> CallResult:
+    def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Takes the key back; what is not there counts as taken back."""
         return self._change("revoke", handle, meta)
 
-    def suspend_credential(
-        self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta
-    ) -> CallResult:
+    def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Makes the key stop opening; it stays at the door."""
         return self._change("suspend", handle, meta)
 
@@ -181,9 +177,7 @@ class MockLockPort:
         """Asks how a deferred call ended."""
         answer = self._call("resume", {"resume": resume_token}, meta)
         result = _result(answer, handle.doors)
-        return CallResult(
-            settle(result.doors), calls=result.calls, resume_token=result.resume_token
-        )
+        return CallResult(settle(result.doors), calls=result.calls, resume_token=result.resume_token)
 
     def list_keys(self, door: Door, cursor: str | None) -> FoundPage:
         """Returns up to 100 keys of the door."""
@@ -191,9 +185,7 @@ class MockLockPort:
         answer = self._call("inventory", body, CallMeta("inventory", priority=3))
         return FoundPage(tuple(_found(row) for row in answer["keys"]), answer["next"])
 
-    def list_records(
-        self, door: Door, since: datetime, until: datetime
-    ) -> tuple[AccessRecord, ...]:
+    def list_records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
         """Returns the door's attempts in the span, oldest first."""
         body = {
             "doors": _rows([door]),
@@ -213,7 +205,7 @@ class MockLockPort:
         """Reads the openings in a push `{"records": […]}`. Raises ValueError for anything else."""
         document = json.loads(body)
         if not isinstance(document, dict) or not isinstance(document.get("records"), list):
-            raise ValueError("the push holds no records")
+            raise ValueError("the push holds no records")  # noqa: TRY004 - what came is at fault, not a type of ours
         try:
             return tuple(_record(row) for row in document["records"])
         except (KeyError, TypeError) as error:
@@ -243,9 +235,7 @@ class MockLockPort:
         body["doors"] = _rows(handle.doors) if rows is None else rows
         answer = self._call(verb, body, meta)
         result = _result(answer, handle.doors if doors is None else doors)
-        return CallResult(
-            settle(result.doors), calls=result.calls, resume_token=result.resume_token
-        )
+        return CallResult(settle(result.doors), calls=result.calls, resume_token=result.resume_token)
 
     def _call(self, verb: str, body: dict[str, Any], meta: CallMeta) -> dict[str, Any]:
         self._context.limiter.acquire(1, meta.priority)
@@ -260,9 +250,7 @@ class MockLockPort:
         return answer
 
 
-def _body(
-    credential_id: str, kind: CredentialKind, window: Window, meta: CallMeta, value: Secret | None
-) -> dict[str, Any]:
+def _body(credential_id: str, kind: CredentialKind, window: Window, meta: CallMeta, value: Secret | None) -> dict[str, Any]:
     return {
         "key": meta.idempotency_key,
         "mark": mark_of(meta.idempotency_key),
@@ -276,10 +264,7 @@ def _body(
 
 
 def _rows(doors: Sequence[Door], part: str | None = None) -> list[dict[str, Any]]:
-    return [
-        {"door": d.external_id, "ref": d.ref.reveal() if d.ref else None, "part": part}
-        for d in doors
-    ]
+    return [{"door": d.external_id, "ref": d.ref.reveal() if d.ref else None, "part": part} for d in doors]
 
 
 def _result(answer: Mapping[str, Any], doors: Sequence[Door]) -> CallResult:
@@ -326,5 +311,3 @@ def _record(row: Mapping[str, Any]) -> AccessRecord:
         nonce=row.get("mark"),
         kind=CredentialKind(row["kind"]),
     )
-
-

@@ -49,9 +49,7 @@ class HttpLink:
 
     def call(self, verb: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Runs one verb."""
-        answer = self._http.post_json(
-            f"/v1/{verb}", body, timeout_s=timeout_s, headers=self._headers
-        )
+        answer = self._http.post_json(f"/v1/{verb}", body, timeout_s=timeout_s, headers=self._headers)
         try:
             document = answer.json()
         except ValueError as error:

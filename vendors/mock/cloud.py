@@ -27,9 +27,7 @@ class Dropped(Exception):
 class MockCloud:
     """One mock vendor. `sleep` waits the drawn latency in seconds."""
 
-    def __init__(
-        self, now: Callable[[], datetime], sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, now: Callable[[], datetime], sleep: Callable[[float], None] = time.sleep) -> None:
         self.ledger = Ledger(now)
         self.calls: list[dict[str, Any]] = []
         self._sleep = sleep
@@ -104,9 +102,7 @@ class MockCloud:
         self._counts[what, verb, key] += 1
         return True
 
-    def _defer(
-        self, verb: str, key: str, body: Mapping[str, Any], profile: Profile
-    ) -> dict[str, Any]:
+    def _defer(self, verb: str, key: str, body: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
         token = f"later:{verb}:{key}"
         self._deferred.setdefault(token, {"verb": verb, "body": dict(body), "left": profile.deferred})
         return self._ask_again(token, profile, asked=False)
@@ -173,9 +169,7 @@ class MockCloud:
                 if held_back and row.get("part") == "removed":
                     raise DoorRefused("KEY_ISSUE_FAILED", "other", retriable=True)
                 key = self._one(verb, row, body, profile)
-                doors.append(
-                    {"door": row["door"], "outcome": "done", "ref": key.ref if key else None}
-                )
+                doors.append({"door": row["door"], "outcome": "done", "ref": key.ref if key else None})
                 if key is not None and verb == "issue":
                     artifact = key.value
             except DoorRefused as refused:
@@ -188,9 +182,7 @@ class MockCloud:
                 doors.append({"door": row["door"], "outcome": "failed", "error": error})
         return {"doors": doors, "artifact": artifact}
 
-    def _one(
-        self, verb: str, row: Mapping[str, Any], body: Mapping[str, Any], profile: Profile
-    ) -> Key | None:
+    def _one(self, verb: str, row: Mapping[str, Any], body: Mapping[str, Any], profile: Profile) -> Key | None:
         door, ref, tag = row["door"], row.get("ref"), body["tag"]
         if verb == "issue" or row.get("part") == "added":
             return self.ledger.give(door, self._fresh(row, body), profile.capacity)
@@ -212,9 +204,7 @@ class MockCloud:
     def _fresh(self, row: Mapping[str, Any], body: Mapping[str, Any]) -> Key:
         # A phone's key is one token for all doors of the credential, as a card is one number.
         shared = body.get("value") or self._shared_value(body["tag"]) or new_value(body["kind"])
-        return Key(
-            new_ref(), body["key"], body["mark"], body["tag"], body["kind"], shared, _window(body)
-        )
+        return Key(new_ref(), body["key"], body["mark"], body["tag"], body["kind"], shared, _window(body))
 
     def _shared_value(self, tag: str) -> str | None:
         for door in self.ledger.all_doors():

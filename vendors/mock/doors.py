@@ -108,9 +108,7 @@ class Ledger:
             same_kind = [k for k in door.keys.values() if k.kind == new.kind]
             if len(same_kind) >= capacity:
                 raise DoorRefused("KEY_ISSUE_FAILED", "door_full")
-            if new.kind == "pin_code" and any(
-                k.value == new.value and _overlap(k.window, new.window) for k in same_kind
-            ):
+            if new.kind == "pin_code" and any(k.value == new.value and _overlap(k.window, new.window) for k in same_kind):
                 raise DoorRefused("KEY_ISSUE_FAILED", "pin_refused")
             door.keys[new.ref] = new
             door.issued[new.key] = new.ref
@@ -133,21 +131,25 @@ class Ledger:
                 del door.keys[key.ref]
                 door.removed_count += 1
 
-    def open(self, external_id: str, kind: str, value: str) -> tuple[bool, str]:
-        """Tries a door now, by its own clock, and logs the attempt. Says whether it opened, and why not."""
+    def open(
+        self, external_id: str, kind: str, value: str, *, at: datetime | None = None, dry: bool = False
+    ) -> tuple[bool, str]:
+        """Tries a door by its own clock. Says whether it opened, and why not. Logged unless dry, or judged at another instant."""
         with self.lock:
             if external_id not in self._doors:
                 return False, "no_such_door"
             door = self._doors[external_id]
-            at = self.now() + timedelta(seconds=door.clock_skew_s)
+            wall = (at or self.now()) + timedelta(seconds=door.clock_skew_s)
             held = [k for k in door.keys.values() if k.kind == kind and k.value == value]
-            opened, why = _verdict(held, at)
+            opened, why = _verdict(held, wall)
+            if at is not None or dry:
+                return opened, why
             door.records.append(
                 {
                     "id": f"rec_{len(door.records) + 1}",
                     "door": external_id,
                     "outcome": "granted" if opened else "denied",
-                    "at": at.isoformat(),
+                    "at": wall.isoformat(),
                     "why": None if opened else why,
                     "mark": held[0].mark if held else None,
                     "kind": kind,

@@ -55,7 +55,7 @@ _CAPABILITY_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long the vendor takes, in milliseconds: evenly between low and high, or exponential around a mean; now and then slow."""
+    """How long the vendor takes, in ms: evenly between low and high, or exponential around a mean; now and then slow."""
 
     low_ms: float = 0
     high_ms: float = 0

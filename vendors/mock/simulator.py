@@ -6,11 +6,11 @@ prints one line of JSON with `url`, `control` and `setting` once both ports list
 
 | request | body | answer |
 |---|---|---|
-| POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | `{"doors": n}` |
-| GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": [{"ref", "name", "kind", "value", "validFrom", "validUntil", "suspended"}]}]}` |
+| POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | count |
+| GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
 | POST /clock | `{"now": iso or null}` | moves the vendor's and the doors' clock; it runs on from there |
-| POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py) or `{}` to heal | takes the place of what callers ask for |
-| POST /try | `{"device", "kind", "value"}` | `{"open", "why"}` |
+| POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
+| POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
 | GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
 | POST /reset | | forgets everything |
 
@@ -107,7 +107,10 @@ class Simulator:
         return {"profile": text}
 
     def _try(self, body: dict[str, Any]) -> dict[str, Any]:
-        opened, why = self.cloud.ledger.open(body["device"], body["kind"], body["value"])
+        at = datetime.fromisoformat(body["at"]) if body.get("at") else None
+        opened, why = self.cloud.ledger.open(
+            body["device"], body.get("kind", "pin_code"), body["value"], at=at, dry=body.get("dry", False)
+        )
         return {"open": opened, "why": why}
 
     def _reset(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -143,10 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 120
     wbufsize = -1  # one segment an answer; unbuffered writes cost 40 ms each with delayed acknowledgement
 
-    def do_GET(self) -> None:  # noqa: N802 - the server's name for it
+    def do_GET(self) -> None:
         self._serve()
 
-    def do_POST(self) -> None:  # noqa: N802 - the server's name for it
+    def do_POST(self) -> None:
         self._serve()
 
     def _serve(self) -> None:
@@ -176,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the server's name for it
         """Says nothing: bodies and paths are for the dump, not for a terminal."""
 
 
@@ -229,7 +232,8 @@ def main(argv: list[str] | None = None) -> int:
         "control": f"http://{options.host}:{control.server_address[1]}",
         "setting": f"mock://{address}",
     }
-    print(json.dumps(ready), flush=True)
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
     stop.wait()
     for server in (vendor, control):
         server.shutdown()

@@ -226,7 +226,7 @@ class UpdateInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning:
+class Warning:  # noqa: A001 - the contract calls it so
     """Something the holder or the desk should know; the code is stable, the detail is prose without secrets."""
 
     code: str

@@ -74,9 +74,7 @@ class HttpClient:
         if parts.scheme == "https":
             self._pool.connection_pool_kw["ssl_context"] = _bounded_context()
 
-    def post_form(
-        self, path: str, fields: Mapping[str, str], *, timeout_s: float
-    ) -> HttpAnswer:
+    def post_form(self, path: str, fields: Mapping[str, str], *, timeout_s: float) -> HttpAnswer:
         """Posts fields as `application/x-www-form-urlencoded` in UTF-8.
 
         timeout_s bounds the whole answer, first byte to last. Raises NotSent or AnswerLost.
@@ -123,9 +121,7 @@ class HttpClient:
                 f"{self._base}{path}",
                 body=body,
                 headers=dict(headers or {}),
-                timeout=Timeout(
-                    connect=min(self._connect_timeout_s, timeout_s), read=max(timeout_s, 0.01)
-                ),
+                timeout=Timeout(connect=min(self._connect_timeout_s, timeout_s), read=max(timeout_s, 0.01)),
                 preload_content=False,
                 redirect=False,
                 retries=False,

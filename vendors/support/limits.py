@@ -59,9 +59,7 @@ def take(bucket: Bucket, rate: Rate, calls: int, priority: int, now_s: float) ->
     floor = 0.0 if priority == 0 else rate.capacity * RESERVED_SHARE
     if calls < 0 or calls > rate.capacity - floor:
         raise ValueError(f"{calls} calls never fit a bucket of {rate.capacity:g} above {floor:g}")
-    level = min(
-        rate.capacity, bucket.level + max(0.0, now_s - bucket.at_s) * rate.per_minute / 60
-    )
+    level = min(rate.capacity, bucket.level + max(0.0, now_s - bucket.at_s) * rate.per_minute / 60)
     now_s = max(now_s, bucket.at_s)
     if level - calls >= floor - 1e-9:
         return Taken(Bucket(level - calls, now_s), 0.0)

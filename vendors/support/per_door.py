@@ -46,9 +46,7 @@ def each_door(
     stop: LockError | None = None
     for index, door in enumerate(_turned(doors, attempt)):
         if stop is None and index and deadline.left_s < min_left_s:
-            stop = VendorUnreachable(
-                vendor, "no time left in this call", reason=Reason.BUSY, throttled=True
-            )
+            stop = VendorUnreachable(vendor, "no time left in this call", reason=Reason.BUSY, throttled=True)
         if stop is not None:
             results.append(failed(door, stop))
             continue

@@ -66,7 +66,7 @@ from .pins import PinKeys
 from .settings import read_settings
 from .wire import to_ms
 
-SIGNATURE_HEADER = "x-ttlock-signature"
+SIGNATURE_HEADER = "x-webhook-signature"
 """The vendor signs nothing. A proxy in front of the receiver, or the simulator, may; then a `webhook_secret` is configured."""
 
 INVENTORY_ORDER = (CredentialKind.PIN_CODE, CredentialKind.RFID_CARD, CredentialKind.MOBILE_APP)
@@ -94,9 +94,7 @@ class TtlockAdapter:
         self._ekeys = EkeyKeys(self._client, context.clock, self._settings)
         self._kinds: dict[CredentialKind, DoorKeys] = {
             CredentialKind.PIN_CODE: PinKeys(self._client, context.clock),
-            CredentialKind.RFID_CARD: CardKeys(
-                self._client, context.clock, reverse=self._settings.reverse_cards
-            ),
+            CredentialKind.RFID_CARD: CardKeys(self._client, context.clock, reverse=self._settings.reverse_cards),
             CredentialKind.MOBILE_APP: self._ekeys,
         }
 
@@ -134,15 +132,11 @@ class TtlockAdapter:
         doors = settle((*changed, *added, *removed))
         return self._answer(work, doors)
 
-    def revoke_credential(
-        self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta
-    ) -> CallResult:
+    def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Takes the key back and sees that the cloud lists it no more."""
         return self._all(handle, Call(meta, revoking=True), self._kind(handle.kind).take)
 
-    def suspend_credential(
-        self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta
-    ) -> CallResult:
+    def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Makes the key stop opening."""
         return self._all(handle, Call(meta, revoking=True), self._kind(handle.kind).rest)
 
@@ -154,7 +148,7 @@ class TtlockAdapter:
 
     def list_devices(self, property_id: str) -> tuple[LockDevice, ...]:
         """Lists the locks the account is top administrator of; the vendor shows no others."""
-        return self._reading(lambda call: self._devices.list_devices(call))
+        return self._reading(self._devices.list_devices)
 
     def health_check(self, door: Door) -> DeviceHealth:
         """Reads battery and firmware from the cloud, and the lock's clock live where a gateway reaches it."""
@@ -170,11 +164,7 @@ class TtlockAdapter:
         work = self._work(handle.credential_id, handle.kind, handle, Call(meta))
 
         def look(call: Call) -> tuple[FoundKey, ...]:
-            return tuple(
-                keys.found_key(door, held)
-                for door in handle.doors
-                for held in keys.find(work, door)
-            )
+            return tuple(keys.found_key(door, held) for door in handle.doors for held in keys.find(work, door))
 
         return self._reading(look, work.call)
 
@@ -196,9 +186,7 @@ class TtlockAdapter:
 
         doors = settle(self._each(work, handle.doors, ask))
         deferred = any(r.outcome is Outcome.DEFERRED for r in doors)
-        return CallResult(
-            doors, calls=work.call.requests, resume_token=resume_token if deferred else None
-        )
+        return CallResult(doors, calls=work.call.requests, resume_token=resume_token if deferred else None)
 
     def list_keys(self, door: Door, cursor: str | None) -> FoundPage:
         """Returns one page of a door's passcodes, then cards, then eKeys. The cursor is `<kind>:<page>`."""
@@ -225,9 +213,7 @@ class TtlockAdapter:
 
         return self._reading(look)
 
-    def list_records(
-        self, door: Door, since: datetime, until: datetime
-    ) -> tuple[AccessRecord, ...]:
+    def list_records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
         """Returns the openings and refusals, oldest first, from at most 4,000 of the lock's newest records in the span. Typed
         codes are turned into part of a keyed hash and dropped."""
 
@@ -251,14 +237,12 @@ class TtlockAdapter:
         return self._reading(look)
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
-        """Says whether the push carries a valid signature, where a webhook secret is configured; TTLock itself signs nothing, so
-        without one the receiver's path token is the only proof and this says yes."""
+        """Says whether the push carries a valid signature, where a webhook secret is configured. TTLock itself signs nothing,
+        so without one the receiver's path token is the only proof and this says yes."""
         if not self._settings.webhook_secrets:
             return True
         lowered = {name.lower(): value for name, value in headers.items()}
-        return is_signed(
-            lowered.get(SIGNATURE_HEADER), body, self._settings.webhook_secrets, now
-        )
+        return is_signed(lowered.get(SIGNATURE_HEADER), body, self._settings.webhook_secrets, now)
 
     def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
         """Reads the openings in a push; other notifications hold none. Raises ValueError for a body that is no push."""
@@ -266,20 +250,12 @@ class TtlockAdapter:
         return self._records(lock_id, rows)
 
     def _records(self, lock_id: str, rows: list[dict[str, Any]]) -> tuple[AccessRecord, ...]:
-        read = (
-            records.read_record(self._context.installation_id, self._settings.user_secret, lock_id, r)
-            for r in rows
-        )
+        read = (records.read_record(self._context.installation_id, self._settings.user_secret, lock_id, r) for r in rows)
         return tuple(record for record in read if record is not None)
 
     def _choose(self, request: IssueInput) -> CredentialKind:
         for kind in request.preferred_kinds:
-            if kind is CredentialKind.PIN_CODE and request.pin is None:
-                if any(door.has_remote for door in request.doors):
-                    continue
-            if kind is CredentialKind.RFID_CARD and request.card_number is None:
-                continue
-            if kind in self._kinds:
+            if kind in self._kinds and _can_make(kind, request):
                 return kind
         raise KeyIssueFailed(
             MANIFEST.code,
@@ -369,6 +345,13 @@ class TtlockAdapter:
             token = self._ekeys.artifact(work)
             return TokenArtifact("mobile_token", token) if token is not None else None
         return None
+
+
+def _can_make(kind: CredentialKind, request: IssueInput) -> bool:
+    """Says whether the request brings what the kind needs: digits for a custom PIN, the number of a card."""
+    if kind is CredentialKind.PIN_CODE:
+        return request.pin is not None or not any(door.has_remote for door in request.doors)
+    return kind is not CredentialKind.RFID_CARD or request.card_number is not None
 
 
 def _only_with_network(keys: DoorKeys) -> DoorAct:

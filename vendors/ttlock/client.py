@@ -44,17 +44,13 @@ class Call:
 class TtlockClient:
     """The cloud as one function. Safe from several threads."""
 
-    def __init__(
-        self, settings: Settings, context: AdapterContext, source: TokenSource | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, context: AdapterContext, source: TokenSource | None = None) -> None:
         self._settings = settings
         self._context = context
         self._http = HttpClient(settings.base_url, pool_size=16)
         self._tokens: TokenKeeper = token_keeper(self._http, settings, context, source)
 
-    def ask(
-        self, call: Call, path: str, fields: dict[str, object], *, gateway: bool = False
-    ) -> dict[str, Any]:
+    def ask(self, call: Call, path: str, fields: dict[str, object], *, gateway: bool = False) -> dict[str, Any]:
         """Posts to `/v3/<path>` as the account. `gateway` gives it the long time limit.
 
         A rejected token is replaced and the request repeated once. Raises Refused (not done), Unclear (perhaps done), or a
@@ -73,9 +69,7 @@ class TtlockClient:
         except Refused as refused:
             raise self._weighed(call, refused) from None
 
-    def ask_as_application(
-        self, call: Call, path: str, fields: dict[str, object]
-    ) -> dict[str, Any]:
+    def ask_as_application(self, call: Call, path: str, fields: dict[str, object]) -> dict[str, Any]:
         """Posts to `/v3/<path>` with the client secret instead of a token (user registration). Errors as in `ask`."""
         refused: Refused | None = None
         for secret in self._settings.client_secrets:
@@ -108,9 +102,7 @@ class TtlockClient:
             return self.error(call, refused)
         return refused
 
-    def _post(
-        self, call: Call, path: str, fields: dict[str, object], gateway: bool
-    ) -> dict[str, Any]:
+    def _post(self, call: Call, path: str, fields: dict[str, object], gateway: bool) -> dict[str, Any]:
         timeout_s = self._time_for(call, gateway)
         self._context.limiter.acquire(1, call.meta.priority)
         call.requests += 1

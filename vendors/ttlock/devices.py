@@ -89,9 +89,7 @@ class Devices:
     def _live_clock(self, call: Call, door: Door) -> tuple[bool, int | None]:
         asked_at = to_ms(self._clock.now())
         try:
-            answer = self._client.ask(
-                call, "lock/queryDate", {"lockId": door.external_id}, gateway=True
-            )
+            answer = self._client.ask(call, "lock/queryDate", {"lockId": door.external_id}, gateway=True)
         except Refused as refused:
             if refused.code not in NOT_REACHED:
                 raise
@@ -104,9 +102,7 @@ class Devices:
         # The lock was asked somewhere within the round trip, which is seconds through a gateway.
         return True, lock_ms - (asked_at + to_ms(self._clock.now())) // 2
 
-    def _device(
-        self, call: Call, row: dict[str, Any], best: dict[str, str], online: set[str]
-    ) -> LockDevice:
+    def _device(self, call: Call, row: dict[str, Any], best: dict[str, str], online: set[str]) -> LockDevice:
         lock_id = str(row.get("lockId"))
         features = read_features(row.get("featureValue"))
         gateway = best.get(lock_id, "")
@@ -144,9 +140,7 @@ class Devices:
             return False
         return to_int(answer.get("isOnline")) == _YES
 
-    def _pages(
-        self, call: Call, path: str, fields: dict[str, object], size: int
-    ) -> list[dict[str, Any]]:
+    def _pages(self, call: Call, path: str, fields: dict[str, object], size: int) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for page in range(1, PAGES_MAX + 1):
             document = self._client.ask(call, path, fields | {"pageNo": page, "pageSize": size})

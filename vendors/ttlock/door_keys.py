@@ -312,12 +312,8 @@ class DoorKeys:
             raise unclear.error
         return self.unknown(door, unclear.error)
 
-    def _read_back(
-        self, work: Work, door: Door, ref: Ref, unclear: Unclear, window: Window
-    ) -> DoorResult:
-        held = self._quietly(
-            lambda: next((h for h in self.find(work, door) if h.id == ref.id), None)
-        )
+    def _read_back(self, work: Work, door: Door, ref: Ref, unclear: Unclear, window: Window) -> DoorResult:
+        held = self._quietly(lambda: next((h for h in self.find(work, door) if h.id == ref.id), None))
         if held is None or (held.start_ms, held.end_ms) != (
             to_ms(window.valid_from),
             to_ms(window.valid_until),

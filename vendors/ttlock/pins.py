@@ -21,7 +21,7 @@ from vendors.port.types import (
     DoorResult,
     Outcome,
     Propagation,
-    Warning,
+    Warning,  # noqa: A004 - the port calls it so
     Window,
 )
 from vendors.support.marks import mark_in
@@ -161,9 +161,7 @@ class PinKeys(DoorKeys):
         ref = Ref(door.external_id, RANDOM_PIN, new_id(answer, "keyboardPwdId"))
         return DoorResult(door.device_id, Outcome.DONE, ref=ref.text)
 
-    def _get_random(
-        self, work: Work, door: Door, start: datetime, end: datetime
-    ) -> dict[str, Any]:
+    def _get_random(self, work: Work, door: Door, start: datetime, end: datetime) -> dict[str, Any]:
         fields: dict[str, object] = {
             "lockId": door.external_id,
             "keyboardPwdType": PERIOD,
@@ -193,8 +191,8 @@ class PinKeys(DoorKeys):
 
 
 def whole_hours(window: Window, now: datetime, offset: timedelta) -> tuple[datetime, datetime]:
-    """Widens a window outward to whole hours of a lock's local time; a start in the past moves up to the present hour, since the
-    24 hours for the first use count from it. Both in UTC.
+    """Widens a window outward to whole hours of a lock's local time; a start in the past moves up to the present hour, since
+    the 24 hours for the first use count from it. Both in UTC.
 
     At +4:30 the window 10:10 to 12:00 UTC (14:40 to 16:30 local) becomes 09:30 to 12:30 UTC (14:00 to 17:00 local).
     """

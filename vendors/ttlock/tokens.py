@@ -37,7 +37,8 @@ class AccountGrant:
         if not self._settings.password_grant:
             return self._asked({"grant_type": "client_credentials"}, timeout_s)
         username, password = self._settings.username, self._settings.password_md5
-        assert username is not None and password is not None  # noqa: S101 - read_settings saw to it
+        assert username is not None  # noqa: S101 - read_settings saw to it
+        assert password is not None  # noqa: S101 - as above
         fields = {
             "grant_type": "password",
             "username": username.reveal(),
