@@ -49,15 +49,18 @@ bench: $(READY)
 check: $(READY)
 	@exec env BIN=$(BIN) .ci/check
 
-# Needs pip-tools in the environment; no address of an index is written down.
-LOCK := $(BIN)/python -m piptools compile --quiet --generate-hashes --no-header --no-emit-index-url \
+# pip-tools lives apart, so that the environment holds what is locked and nothing else. No address
+# of an index is written down.
+LOCK_VENV := .venv-lock
+LOCK := $(LOCK_VENV)/bin/python -m piptools compile --quiet --generate-hashes --no-header --no-emit-index-url \
 	--no-emit-find-links --no-emit-trusted-host --no-emit-options --strip-extras --allow-unsafe
-lock: $(READY)
-	$(BIN)/python -m pip install --quiet pip-tools
+lock:
+	@test -x $(LOCK_VENV)/bin/python || $(PYTHON) -m venv $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	$(LOCK) -o requirements-dev.txt requirements-dev.in
 	$(LOCK) -c requirements-dev.txt -o requirements.txt requirements.in
 	@sed -i 's#-c /[^ ]*/requirements-dev.txt#-c requirements-dev.txt#' requirements.txt
 
 clean:
 	@if test -x $(BIN)/python; then $(BIN)/python -m lockservice.embedded stop || true; fi
-	@rm -rf $(VENV) .local .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles
+	@rm -rf $(VENV) $(LOCK_VENV) .local .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles

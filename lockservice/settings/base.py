@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "django_structlog",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "lockservice",
     "lockservice.core",
     "credentials",
@@ -191,6 +192,9 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
 }
 
 # --- Work -------------------------------------------------------------------------------------
