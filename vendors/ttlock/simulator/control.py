@@ -5,7 +5,6 @@ One rule: every answer is JSON; what is wrong with a request is 400 with {"error
 
 from __future__ import annotations
 
-# ruff: noqa: ARG002 - every route has the same shape, whether it looks at body and query or not
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from urllib.parse import parse_qsl
 
 from .door import RandomCode
 from .dump import dump_world
+from .evidence import LAST_COMPARED, NEXT_COMPARISON
 from .model import Application, Lock
 from .records import collect
 from .seed import (
@@ -99,6 +99,8 @@ class Control:
         state = self._world.state
         return {
             "vendor": "ttlock",
+            "lastCompared": LAST_COMPARED.isoformat(),
+            "nextComparison": NEXT_COMPARISON.isoformat(),
             "region": self._world.region,
             "now": self._world.now(),
             "locks": len(state.locks),

@@ -5,6 +5,7 @@ One rule: the lock decides, on its own clock, from its own memory. Only a phone'
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,6 +14,7 @@ from .door import OPENING, StoredKey, Why
 from .model import KEY_DELETED, KEY_FROZEN, KEY_NORMAL, EKey, Lock, PhoneCopy
 from .records import collect
 from .services import Services
+from .world import md5_hex
 
 KINDS = ("pin_code", "rfid_card", "mobile_app", "qr_code")
 
@@ -40,7 +42,7 @@ def attempt(services: Services, what: Attempt) -> dict[str, object]:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}")
     now = services.world.now() if what.at_ms is None else what.at_ms
     leaves_trace = not what.dry and what.at_ms is None
-    why = _present(lock, what, now) if leaves_trace else _judge(lock, what, now)
+    why = (_present if leaves_trace else _judge)(services, lock, what, now)
     if leaves_trace:
         services.world.changes += 1
         collect(services, lock)
@@ -48,15 +50,15 @@ def attempt(services: Services, what: Attempt) -> dict[str, object]:
     return {"open": why in OPENING, "why": why.value, "lockTime": iso(wall, lock.door.wall_offset_ms)}
 
 
-def _present(lock: Lock, what: Attempt, now: int) -> Why:
+def _present(services: Services, lock: Lock, what: Attempt, now: int) -> Why:
     if what.kind == "pin_code":
         return lock.door.enter_code(what.value, now)
     if what.kind == "rfid_card":
         return lock.door.show_card(what.value, now)
     if what.kind == "qr_code":
         return lock.door.show_qr(qr_content(lock, what.value), now)
-    key = find_key(lock, what.value)
-    why = judge_phone_copy(key, _synced(key, what.phone_online), now)
+    key = _key_in_phone(services, lock, what.value)
+    why = judge_phone_copy(key, _synced(key, online=what.phone_online), now)
     if key is None or why is not Why.VALID:
         return why
     why = lock.door.open_by_phone(key.is_admin or key.right == 1, key.username, key.uid, now)
@@ -64,17 +66,28 @@ def _present(lock: Lock, what: Attempt, now: int) -> Why:
     return why
 
 
-def _judge(lock: Lock, what: Attempt, now: int) -> Why:
+def _judge(services: Services, lock: Lock, what: Attempt, now: int) -> Why:
     if what.kind == "pin_code":
         return lock.door.judge_code(what.value, now)
     if what.kind == "rfid_card":
         return lock.door.judge_stored(lock.door.cards, what.value, now)
     if what.kind == "qr_code":
         return lock.door.judge_stored(lock.door.qr_codes, qr_content(lock, what.value), now)
-    key = find_key(lock, what.value)
+    key = _key_in_phone(services, lock, what.value)
     copy = key.phone if key and not what.phone_online else _copy(key)
     why = judge_phone_copy(key, copy, now)
     return lock.door.judge_phone(key is not None and (key.is_admin or key.right == 1)) if why is Why.VALID else why
+
+
+def _key_in_phone(services: Services, lock: Lock, value: str) -> EKey | None:
+    """A JSON object with `username` and `password` signs in first; anything else names the key."""
+    if not value.startswith("{"):
+        return find_key(lock, value)
+    login = json.loads(value)
+    account = services.world.account_named(str(login.get("username")))
+    if account is None or md5_hex(str(login.get("password"))) != account.password_md5:
+        return None
+    return find_key(lock, account.username)
 
 
 def find_key(lock: Lock, value: str) -> EKey | None:
@@ -96,7 +109,7 @@ def _copy(key: EKey | None) -> PhoneCopy | None:
     return None if key is None else PhoneCopy(key.status, key.start, key.end)
 
 
-def _synced(key: EKey | None, online: bool) -> PhoneCopy | None:
+def _synced(key: EKey | None, *, online: bool) -> PhoneCopy | None:
     if key is not None and online:
         key.phone = _copy(key)
     return None if key is None else key.phone
