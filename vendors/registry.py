@@ -26,7 +26,9 @@ def manifests() -> dict[str, VendorManifest]:
     found: dict[str, VendorManifest] = {}
     for module in pkgutil.iter_modules(vendors.__path__):
         if module.ispkg and _has_manifest(module.name):
-            manifest = importlib.import_module(f"vendors.{module.name}.manifest").MANIFEST
+            manifest = getattr(importlib.import_module(f"vendors.{module.name}.manifest"), "MANIFEST", None)
+            if manifest is None:  # the port's own module of that name
+                continue
             for name in (manifest.code, *manifest.aliases):
                 if name in _names(found):
                     raise ValueError(f"two vendors claim {name!r}")

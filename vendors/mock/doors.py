@@ -134,7 +134,7 @@ class Ledger:
     def open(
         self, external_id: str, kind: str, value: str, *, at: datetime | None = None, dry: bool = False
     ) -> tuple[bool, str]:
-        """Tries a door by its own clock. Says whether it opened, and why not. Logged unless dry, or judged at another instant."""
+        """Tries a door by its own clock. Says whether it opened, and why not. Logged unless dry or at another instant."""
         with self.lock:
             if external_id not in self._doors:
                 return False, "no_such_door"

@@ -1,0 +1,57 @@
+"""Every vendor's harness, found by its manifest: a new vendor adds one folder here.
+
+A test that asks for `kind` runs for every kind its vendor's manifest names; one that asks for `trouble`, for every trouble its
+harness can go through; one marked `over_http`, only where answers travel.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.vendors.site import Harness, Site
+from vendors import registry
+from vendors.port.manifest import VendorManifest
+
+
+def harnesses() -> list[tuple[VendorManifest, str, Harness]]:
+    found = []
+    for manifest in registry.manifests().values():
+        folder = manifest.adapter.split(".")[1]
+        module = importlib.import_module(f"tests.vendors.{folder}.harness")
+        found += [(manifest, name, harness) for name, harness in module.HARNESSES.items()]
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Pairs each harness with what its vendor can do, so that nothing is skipped and nothing is forgotten."""
+    if "new_site" not in metafunc.fixturenames:
+        return
+    over_http = getattr(metafunc.function, "over_http", False)
+    names, rows = ["new_site"], []
+    wants = [name for name in ("kind", "trouble") if name in metafunc.fixturenames]
+    for manifest, name, harness in harnesses():
+        if over_http and not harness.over_http:
+            continue
+        choices = {"kind": manifest.kinds, "trouble": [t for t in harness.troubles if t in _asked(metafunc)]}
+        for chosen in itertools.product(*(choices[w] for w in wants)):
+            rows.append(pytest.param(harness, *chosen, id="-".join([name, *chosen])))
+    metafunc.parametrize([*names, *wants], rows, indirect=names, scope="session")
+
+
+def _asked(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    return getattr(metafunc.function, "troubles", tuple(t for _, _, h in harnesses() for t in h.troubles))
+
+
+@pytest.fixture(scope="session")
+def new_site(request: pytest.FixtureRequest) -> Iterator[Callable[[], Site]]:
+    with request.param.open() as make:
+        yield make
+
+
+@pytest.fixture
+def site(new_site: Callable[[], Site]) -> Site:
+    return new_site()

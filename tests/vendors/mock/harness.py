@@ -1,0 +1,111 @@
+"""The mock under the contract suite: in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+
+from tests.vendors.proxy import Proxy
+from tests.vendors.site import Harness, Simulator, Site, Trouble
+from vendors.mock.adapter import MockLockPort
+from vendors.mock.cloud import MockCloud
+from vendors.port.protocol import LockPort
+from vendors.port.types import CredentialKind, Door
+
+_PROFILES = {Trouble.RESET_BEFORE: "cut", Trouble.RESET_AFTER: "lost"}
+
+
+class MockSite(Site):
+    code = "mock"
+
+    def __init__(self) -> None:
+        tail = secrets.token_hex(3)
+        self.doors = tuple(Door(f"lck_{n}", f"m{tail}{n}", label=f"{n}") for n in (101, 102, 103))
+        self.query = ""
+        super().__init__()
+
+    def settings(self) -> Mapping[str, object]:
+        return {"url": f"mock://{self.host()}?{self.query}", "timeout_s": 0.8}
+
+    def host(self) -> str:
+        return ""
+
+    def secrets(self) -> Mapping[str, str]:
+        return {"webhook_secret": "whsec_test_melmastoon"}
+
+    def seeds(self) -> list[dict[str, object]]:
+        return [{"externalId": d.external_id, "label": d.label} for d in self.doors]
+
+    def kill_door(self, door: Door) -> None:
+        self.query = f"deadDoors={door.external_id}"
+        self.refresh()
+
+
+class InProcessSite(MockSite):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cloud = MockCloud(self.clock.now)
+        self.cloud.ledger.seed(self.seeds(), additive=True)
+
+    def build(self) -> LockPort:
+        return MockLockPort(self.context(), self.cloud)
+
+    def opens(self, door: Door, kind: CredentialKind, value: str, at: datetime | None = None) -> bool:
+        return self.cloud.ledger.open(door.external_id, kind, value, at=at, dry=False)[0]
+
+    def keys_at(self, door: Door) -> int:
+        return len(self.cloud.ledger.door(door.external_id).keys)
+
+    def request_count(self) -> int:
+        return len(self.cloud.calls)
+
+    def trouble(self, trouble: Trouble, times: int = 1) -> None:
+        self.query = f"{_PROFILES[trouble]}={times}"
+        self.refresh()
+
+
+class ProcessSite(MockSite):
+    def __init__(self, simulator: Simulator, proxy: Proxy) -> None:
+        self.simulator = simulator
+        self.proxy = proxy
+        super().__init__()
+        proxy.heal()
+        simulator.post("/seed", {"doors": self.seeds(), "additive": True})
+
+    def host(self) -> str:
+        return self.proxy.url.removeprefix("http://")
+
+    def opens(self, door: Door, kind: CredentialKind, value: str, at: datetime | None = None) -> bool:
+        body = {"device": door.external_id, "kind": kind, "value": value, "at": at.isoformat() if at else None}
+        return bool(self.simulator.post("/try", body)["open"])
+
+    def keys_at(self, door: Door) -> int:
+        rows = self.simulator.get("/dump")["doors"]
+        return next(len(row["keys"]) for row in rows if row["device"] == door.external_id)
+
+    def request_count(self) -> int:
+        return len(self.proxy.paths)
+
+    def trouble(self, trouble: Trouble, times: int = 1) -> None:
+        self.proxy.trouble(trouble, times)
+
+
+@contextmanager
+def in_process() -> Iterator[Callable[[], Site]]:
+    yield InProcessSite
+
+
+@contextmanager
+def process() -> Iterator[Callable[[], Site]]:
+    simulator = Simulator.start("mock")
+    proxy = Proxy(simulator.url)
+    try:
+        yield lambda: ProcessSite(simulator, proxy)
+    finally:
+        proxy.stop()
+        simulator.stop()
+
+
+HARNESSES = {"mock in-process": Harness(in_process, tuple(_PROFILES)), "mock": Harness(process)}

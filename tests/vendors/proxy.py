@@ -1,0 +1,115 @@
+"""A proxy in front of a vendor that breaks answers: resets, cuts, drips, HTML, nothing at all."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from tests.vendors.site import Trouble
+
+HTML = b"<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
+
+
+class Proxy:
+    """Forwards everything, until told otherwise for the next requests whose path `matches`."""
+
+    def __init__(self, upstream: str, matches: Callable[[str], bool] = lambda path: True) -> None:
+        self._upstream = urlsplit(upstream).netloc
+        self._matches = matches
+        self._pending: list[Trouble] = []
+        self._lock = threading.Lock()
+        self.paths: list[str] = []
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = -1
+
+            def do_POST(self) -> None:
+                proxy._serve(self)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """The client hung up, as it should."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def trouble(self, trouble: Trouble, times: int) -> None:
+        with self._lock:
+            self._pending = [trouble] * times
+
+    def heal(self) -> None:
+        with self._lock:
+            self._pending = []
+
+    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        with self._lock:
+            self.paths.append(handler.path)
+            trouble = self._pending.pop() if self._pending and self._matches(handler.path) else None
+        if trouble is not None and trouble.endswith("_before"):
+            _spoil(handler, trouble, b"")
+            return
+        connection = http.client.HTTPConnection(self._upstream, timeout=30)
+        try:
+            headers = {n: v for n, v in handler.headers.items() if n.lower() not in {"host", "connection"}}
+            connection.request("POST", handler.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException):
+            handler.close_connection = True
+            return
+        finally:
+            connection.close()
+        if trouble is None:
+            _answer(handler, answer.status, "application/json", content)
+        else:
+            _spoil(handler, trouble, content)
+
+
+def _answer(handler: BaseHTTPRequestHandler, status: int, kind: str, content: bytes) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Type", kind)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+    handler.wfile.flush()
+
+
+def _spoil(handler: BaseHTTPRequestHandler, trouble: Trouble, content: bytes) -> None:
+    if trouble in {Trouble.HTML_BEFORE, Trouble.HTML_AFTER}:
+        _answer(handler, 200, "text/html", HTML)
+    elif trouble is Trouble.EMPTY_AFTER:
+        _answer(handler, 200, "application/json", b"")
+    elif trouble is Trouble.ERROR_500_AFTER:
+        _answer(handler, 502, "text/html", HTML)
+    elif trouble is Trouble.DRIP_AFTER:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
+        for byte in head + b" " * 9000:
+            handler.connection.send(bytes([byte]))
+            time.sleep(0.03)
+    elif trouble is Trouble.CUT_AFTER:
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        handler.connection.sendall(head + content[: len(content) // 2])
+        handler.close_connection = True
+    else:
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.close_connection = True
+        handler.connection.close()

@@ -1,0 +1,238 @@
+"""What the contract suite needs of a vendor: a fresh installation with doors, and ways to break it.
+
+A vendor's folder here has a `harness.py` with `HARNESSES`: a Harness by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import secrets
+import subprocess
+import sys
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from vendors import registry
+from vendors.port.clock import Clock, SystemClock
+from vendors.port.manifest import AdapterContext, CallLimiter, NoLimit, VendorManifest
+from vendors.port.protocol import LockPort
+from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
+from vendors.port.types import (
+    CallMeta,
+    CallResult,
+    CredentialHandle,
+    CredentialKind,
+    Door,
+    Holder,
+    IssueInput,
+    IssueResult,
+    Window,
+)
+
+_numbers = itertools.count(1)
+
+
+class Trouble(StrEnum):
+    """What goes wrong with the next changing request; `…_AFTER` once the vendor has done the work."""
+
+    RESET_BEFORE = "reset_before"
+    RESET_AFTER = "reset_after"
+    CUT_AFTER = "cut_after"
+    HTML_BEFORE = "html_before"
+    HTML_AFTER = "html_after"
+    EMPTY_AFTER = "empty_after"
+    DRIP_AFTER = "drip_after"
+    ERROR_500_AFTER = "error_500_after"
+
+
+class Site(ABC):
+    """One installation at one vendor. `doors` share a lane."""
+
+    code: str
+    doors: tuple[Door, ...]
+
+    def __init__(self) -> None:
+        self.clock: Clock = SystemClock()
+        self.limiter: CallLimiter = NoLimit()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Starts over as a new process would: a fresh adapter on the same vendor."""
+        self._port: LockPort | None = None
+
+    @property
+    def port(self) -> LockPort:
+        if self._port is None:
+            self._port = self.build()
+        return self._port
+
+    @property
+    def manifest(self) -> VendorManifest:
+        return registry.manifest(self.code)
+
+    def build(self) -> LockPort:
+        return registry.build(self.code, self.context())
+
+    def context(self, **changes: Any) -> AdapterContext:
+        context = AdapterContext(
+            tenant_id="tnt_test",
+            installation_id="vad_test",
+            settings=self.settings(),
+            secrets={name: Token(value) for name, value in self.secrets().items()},
+            clock=self.clock,
+            rng=random.Random(7),
+            sleep=lambda seconds: None,
+            limiter=self.limiter,
+        )
+        return replace(context, **changes)
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, object]: ...
+
+    @abstractmethod
+    def secrets(self) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def opens(self, door: Door, kind: CredentialKind, value: str, at: datetime | None = None) -> bool:
+        """Asks the door itself, by its own clock."""
+
+    @abstractmethod
+    def keys_at(self, door: Door) -> int:
+        """Counts the keys the door and the vendor hold, resting ones included."""
+
+    @abstractmethod
+    def request_count(self) -> int:
+        """Counts what has reached the vendor so far."""
+
+    @abstractmethod
+    def kill_door(self, door: Door) -> None:
+        """The door answers no more; the vendor's cloud does."""
+
+    @abstractmethod
+    def trouble(self, trouble: Trouble, times: int = 1) -> None:
+        """Makes the next changing requests go wrong."""
+
+    def presented(self, result: IssueResult, request: IssueInput) -> str:
+        """What the holder types, shows or taps."""
+        if result.kind is CredentialKind.PIN_CODE:
+            return result.artifact.value.reveal()  # type: ignore[union-attr]
+        if result.kind is CredentialKind.RFID_CARD:
+            assert request.card_number is not None
+            return request.card_number.reveal()
+        return self.phone_of(result.artifact.value)  # type: ignore[union-attr]
+
+    def phone_of(self, token: Token) -> str:
+        return token.reveal()
+
+
+@dataclass(frozen=True)
+class Harness:
+    """One way to run a vendor. `over_http` says that answers can break on the way."""
+
+    open: Callable[[], AbstractContextManager[Callable[[], Site]]]
+    troubles: tuple[Trouble, ...] = tuple(Trouble)
+
+    @property
+    def over_http(self) -> bool:
+        return Trouble.DRIP_AFTER in self.troubles
+
+
+def new_key() -> str:
+    return secrets.token_hex(32)
+
+
+def new_pin() -> Pin:
+    """Six digits that no keypad rule objects to."""
+    while True:
+        digits = f"{secrets.randbelow(10**6):06d}"
+        if len(set(digits)) > 3:
+            return Pin(digits)
+
+
+def stay(start_in_h: float = -1, hours: float = 48) -> Window:
+    start = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=start_in_h)
+    return Window(start, start + timedelta(hours=hours))
+
+
+GUEST = Holder("gst_1", "زرغونه احمدزۍ", "zarghuna@example.org", "+93700123456")
+
+
+def request_for(site: Site, kind: CredentialKind, doors: tuple[Door, ...] | None = None, **changes: Any) -> IssueInput:
+    request = IssueInput(
+        tenant_id="tnt_test",
+        property_id="ppt_test",
+        credential_id=f"key_{next(_numbers)}_{secrets.token_hex(4)}",
+        rooms=("rmu_1",),
+        window=stay(),
+        holder=GUEST,
+        preferred_kinds=(kind,),
+        doors=site.doors if doors is None else doors,
+        meta=CallMeta(new_key()),
+        pin=new_pin(),
+        card_number=CardNumber(str(secrets.randbelow(2**32))),
+    )
+    return replace(request, **changes)
+
+
+def handle_for(request: IssueInput, result: CallResult, **changes: Any) -> CredentialHandle:
+    """The credential as the service would hand it back: the doors with what is known of them."""
+    refs = {r.device_id: r.ref for r in result.doors}
+    kind = request.preferred_kinds[0]
+    handle = CredentialHandle(
+        credential_id=request.credential_id,
+        kind=kind,
+        window=request.window,
+        doors=tuple(replace(d, ref=refs.get(d.device_id)) for d in request.doors),
+        pin=request.pin if kind is CredentialKind.PIN_CODE else None,
+        card_number=request.card_number if kind is CredentialKind.RFID_CARD else None,
+    )
+    return replace(handle, **changes)
+
+
+def with_ref(door: Door, ref: VendorRef | None) -> Door:
+    return replace(door, ref=ref)
+
+
+@dataclass
+class Simulator:
+    """A vendor's simulator in a process of its own."""
+
+    process: subprocess.Popen[str]
+    url: str
+    control: str
+
+    @classmethod
+    def start(cls, code: str) -> Simulator:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vendors.simulate", code, "--port", "0", "--control-port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        return cls(process, ready["url"], ready["control"])
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def post(self, path: str, body: object) -> Any:
+        request = urllib.request.Request(
+            self.control + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.control + path, timeout=10) as answer:
+            return json.load(answer)
