@@ -242,3 +242,10 @@ CELERY_TIMEZONE = "UTC"
 LOGGING = logs.configure(os.environ.get("LOCK_LOG_LEVEL", "INFO"))
 DJANGO_STRUCTLOG_USER_ID_FIELD = ""  # reading it would load a session outside of any tenant
 DJANGO_STRUCTLOG_IP_LOGGING_ENABLED = False
+
+# --- Sagas ------------------------------------------------------------------------------------
+
+# Multiplies the retry times of 2, 8, 30, 120, 480 s; below 1 only where tests scale time.
+RETRY_SCALE = float(os.environ.get("LOCK_RETRY_SCALE", "1"))
+# How long a stopping runner waits for vendor calls in flight before it leaves them to the next owner.
+RUNNER_GRACE_S = float(os.environ.get("LOCK_RUNNER_GRACE_S", "3"))

@@ -48,8 +48,8 @@ UP_SEEDERS: list[str] = []
 _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
-# Vendors whose simulators are part of the demo, and where their processes listen.
-SIMULATED_VENDORS = ("ttlock", "mock")
+# Vendors whose simulators are part of the demo, with further arguments, and where they listen.
+SIMULATED_VENDORS: dict[str, list[str]] = {"ttlock": ["--state-file", "{local}/sim-ttlock.json"], "mock": []}
 SIMULATORS = {
     vendor: {
         "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",
@@ -97,11 +97,11 @@ UP_PROCESSES: list[dict[str, Any]] = [
             "more_ports": (f"sim-{vendor}-control",),
             "argv": [
                 "{python}", "-m", "vendors.simulate", vendor,
-                "--port", "{port}", "--control-port", f"{{port:sim-{vendor}-control}}",
+                "--port", "{port}", "--control-port", f"{{port:sim-{vendor}-control}}", *more,
             ],
             "ready": "listens",
         }
-        for vendor in SIMULATED_VENDORS
+        for vendor, more in SIMULATED_VENDORS.items()
     ),
 ]  # fmt: skip
 
