@@ -153,7 +153,7 @@ class CredentialDoor(models.Model):
     """A credential at one door: what the door is known to carry, and the open call if there is one.
 
     `dropped` doors (a room that was moved out of) shall carry nothing. `verb` is written before a call and cleared when its
-    effect is known; `attempts` counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
+    effect is known; `rounds` counts keys taken back here, so that giving one anew is a new effect; `attempts` counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
     """
 
     tenant_id = models.CharField(max_length=64)
@@ -167,6 +167,7 @@ class CredentialDoor(models.Model):
     carried_until = models.DateTimeField(null=True)
     pin_version = models.PositiveIntegerField(default=0)
     carried_version = models.PositiveIntegerField(default=0)
+    rounds = models.PositiveIntegerField(default=0)
     vendor_ref_sealed = models.BinaryField(null=True)
     propagation = models.CharField(max_length=12, default=Propagation.UNKNOWN.value)
     effective_not_after = models.DateTimeField(null=True)

@@ -41,13 +41,8 @@ def allocate(tenant_id: str, wishes: Sequence[PinWish]) -> dict[str, Pin | Excep
     Inside the tenant's block; the rows are taken in the caller's transaction.
     """
     given: dict[str, Pin | Exception] = {}
-    full = _full_doors(tenant_id, wishes)
-    open_wishes = []
-    for wish in wishes:
-        if any(device in full.get(wish.capacity, ()) for device in wish.device_ids):
-            given[wish.credential_id] = DoorFull()
-        else:
-            open_wishes.append(wish)
+    held = _held_counts(tenant_id, wishes)
+    open_wishes = [wish for wish in wishes if _has_room(wish, held, given)]
     for _ in range(ROUNDS):
         if not open_wishes:
             break
@@ -76,14 +71,17 @@ def take_at(tenant_id: str, credential_id: str, pin: Pin, device_ids: Iterable[s
     return False
 
 
-def release(tenant_id: str, pairs: Iterable[tuple[str, str]], until: datetime) -> None:
-    """Lets the PINs of (credential, device) pairs rest until the instant (hotel clock)."""
-    credentials, doors = zip(*pairs, strict=True)
+def release(tenant_id: str, spent: Sequence[tuple[str, str, datetime]]) -> None:
+    """Lets the PINs of (credential, device) rest until an instant (hotel clock) each."""
+    if not spent:
+        return
+    credentials, doors, until = zip(*spent, strict=True)
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE credentials_pinslot p SET rests_until = %s FROM unnest(%s::text[], %s::text[]) AS v(c, d)"
+            "UPDATE credentials_pinslot p SET rests_until = v.u"
+            " FROM unnest(%s::text[], %s::text[], %s::timestamptz[]) AS v(c, d, u)"
             " WHERE p.tenant_id = %s AND p.credential_id = v.c AND p.device_id = v.d AND p.rests_until IS NULL",
-            [until, list(credentials), list(doors), tenant_id],
+            [list(credentials), list(doors), list(until), tenant_id],
         )
 
 
@@ -142,17 +140,23 @@ def _give_back(tenant_id: str, pairs: Sequence[tuple[str, bytes]]) -> None:
             )
 
 
-def _full_doors(tenant_id: str, wishes: Sequence[PinWish]) -> dict[int | None, set[str]]:
-    limits = {wish.capacity for wish in wishes if wish.capacity is not None}
-    if not limits:
+def _has_room(wish: PinWish, held: dict[str, int], given: dict[str, Pin | Exception]) -> bool:
+    if wish.capacity is not None and any(held.get(device, 0) >= wish.capacity for device in wish.device_ids):
+        given[wish.credential_id] = DoorFull()
+        return False
+    for device in wish.device_ids:
+        held[device] = held.get(device, 0) + 1
+    return True
+
+
+def _held_counts(tenant_id: str, wishes: Sequence[PinWish]) -> dict[str, int]:
+    doors = sorted({device for wish in wishes if wish.capacity is not None for device in wish.device_ids})
+    if not doors:
         return {}
-    doors = sorted({device for wish in wishes for device in wish.device_ids})
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT device_id, count(*) FROM credentials_pinslot WHERE tenant_id = %s AND device_id = ANY(%s)"
             " AND rests_until IS NULL GROUP BY device_id",
             [tenant_id, doors],
         )
-        counts = dict(cursor.fetchall())
-    # one batch may add up to its own size beyond the count: keep that room free
-    return {limit: {d for d in doors if counts.get(d, 0) + len(wishes) > limit} for limit in limits}
+        return dict(cursor.fetchall())

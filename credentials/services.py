@@ -30,7 +30,7 @@ _KEY_COLUMNS = {
 }  # fmt: skip
 _DOOR_COLUMNS = {
     "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",
-    "carried_version": "int", "vendor_ref_sealed": "bytea", "propagation": "text", "effective_not_after": "timestamptz",
+    "carried_version": "int", "rounds": "int", "vendor_ref_sealed": "bytea", "propagation": "text", "effective_not_after": "timestamptz",
     "verb": "text", "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
     "error_code": "text", "error_reason": "text", "resume_token_sealed": "bytea",
 }  # fmt: skip

@@ -24,7 +24,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -265,7 +265,7 @@ class RedisStreamsBus:
 
     def _count_after(self, stream: str, last_id: bytes) -> int:
         count, after = 0, last_id.decode()
-        while rows := self._redis.execute_command("XRANGE", stream, f"({after}", "+", "COUNT", 10_000):
+        while rows := cast("list[tuple[bytes, object]]", self._redis.xrange(stream, f"({after}", "+", count=10_000)):
             count += len(rows)
             after = rows[-1][0].decode()
         return count

@@ -1,0 +1,147 @@
+"""The projection of bookings: the highest version wins, whatever the order of arrival.
+
+One rule: an older version changes nothing. An ending that arrives before its booking leaves a tombstone, so that the booking
+coming late is recognised as old.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
+from credentials import locks
+from credentials.models import Reservation
+from lockservice.core import crypto
+from lockservice.core.places import Property
+from sagas.events.inbound import ReservationEvent
+from vendors.port.types import Holder
+
+CANCELLED, CHECKED_OUT, NO_SHOW, FRAUD, CONFIRMED = "cancelled", "checked_out", "no_show", "fraud_flagged", "confirmed"
+ENDED = frozenset({CANCELLED, CHECKED_OUT})
+TABLE = "credentials_reservation"
+
+_STATUS = {
+    "booking.confirmed": CONFIRMED,
+    "booking.dates_changed": CONFIRMED,
+    "booking.cancelled": CANCELLED,
+    "booking.checked_out": CHECKED_OUT,
+    "booking.early_checkout": CHECKED_OUT,
+    "booking.no_show": NO_SHOW,
+    "booking.fraud_flagged": FRAUD,
+}
+
+
+class UnusableBooking(Exception):
+    """The event cannot be applied: it names an unknown property, or a window that cannot be completed. Goes to a dead letter."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The projection after an event. `is_new_version` False means the event was older and nothing changed."""
+
+    row: Reservation
+    before: str | None
+    is_new_version: bool
+
+
+def apply(tenant_id: str, event: ReservationEvent, now: datetime) -> Applied:
+    """Locks the projection and brings it to the event's version. Inside the tenant's block. Raises UnusableBooking."""
+    status = _STATUS[event.subject.removeprefix("melmastoon.reservation.").removesuffix(f".v{event.subject[-1]}")]
+    _ensure_row(tenant_id, event, now)
+    row = locks.lock_reservation(tenant_id, event.reservation_id)
+    if row is None:
+        raise UnusableBooking("NOT_FOUND", "the reservation's row vanished")
+    if event.version <= row.version:
+        return Applied(row, row.status, is_new_version=False)
+    before = row.status or None
+    _overwrite(row, event, status, now)
+    row.save()
+    return Applied(row, before, is_new_version=True)
+
+
+def holder_of(row: Reservation) -> Holder:
+    """Opens the guest's name and contact for an adapter that cannot do without."""
+    if row.guest_sealed is None:
+        return Holder(id=row.guest_id or "guest")
+    plain = crypto.unseal("guest-pii", row.tenant_id, (TABLE, row.reservation_id, "guest_sealed"), row.guest_sealed)
+    guest = json.loads(plain)
+    return Holder(row.guest_id, guest.get("name", ""), guest.get("email"), guest.get("phone"))
+
+
+def _ensure_row(tenant_id: str, event: ReservationEvent, now: datetime) -> None:
+    """Inserts an empty row under version -1, so that two first events of one booking meet at its lock."""
+    place = _place(tenant_id, event.property_id)
+    start, end = _window(event, place, fallback=now)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO credentials_reservation (tenant_id, reservation_id, property_id, version, incarnation, status, rooms,"
+            " valid_from, valid_until, guest_id, locale, payment_status, id_verified, preferred_kinds, floors, channel_hint,"
+            " updated_at) VALUES (%s, %s, %s, -1, 1, '', '{}', %s, %s, '', '', '', false, '{}', '{}', '', %s)"
+            " ON CONFLICT (tenant_id, reservation_id) DO NOTHING",
+            [tenant_id, event.reservation_id, event.property_id, start, end, now],
+        )
+
+
+def _overwrite(row: Reservation, event: ReservationEvent, status: str, now: datetime) -> None:
+    if row.status in ENDED and status == CONFIRMED:
+        row.incarnation += 1
+    row.version, row.status, row.updated_at = event.version, status, now
+    if event.payment_status is not None:
+        row.payment_status = event.payment_status
+    if event.id_verified is not None:
+        row.id_verified = event.id_verified
+    if not event.is_whole:
+        return
+    place = _place(row.tenant_id, event.property_id)
+    row.property_id = event.property_id
+    row.rooms = list(dict.fromkeys(event.rooms))
+    row.valid_from, row.valid_until = _window(event, place, fallback=None)
+    row.preferred_kinds = list(event.preferred_kinds)
+    row.floors, row.areas = list(event.scope.floors), list(event.scope.areas) or None
+    row.party_size, row.channel_hint = event.party_size, event.channel_hint or ""
+    if event.guest is not None:
+        _take_guest(row, event)
+
+
+def _take_guest(row: Reservation, event: ReservationEvent) -> None:
+    guest = event.guest
+    if guest is None:
+        return
+    contact = guest.contact
+    plain = json.dumps(
+        {
+            "name": guest.display_name.reveal() if guest.display_name else "",
+            "email": contact.email.reveal() if contact.email else None,
+            "phone": contact.phone_e164.reveal() if contact.phone_e164 else None,
+        }
+    )
+    row.guest_id, row.locale = guest.id, guest.locale or ""
+    row.guest_sealed = crypto.seal("guest-pii", row.tenant_id, (TABLE, row.reservation_id, "guest_sealed"), plain)
+
+
+def _place(tenant_id: str, property_id: str) -> Property:
+    place = Property.objects.filter(tenant_id=tenant_id, property_id=property_id).first()
+    if place is None:
+        raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: not a property of this tenant")
+    return place
+
+
+def _window(event: ReservationEvent, place: Property, fallback: datetime | None) -> tuple[datetime, datetime]:
+    if event.valid_from is not None and event.valid_until is not None:
+        return event.valid_from, event.valid_until
+    if event.check_in is not None and event.check_out is not None:
+        start, end = place.arrival(event.check_in), place.departure(event.check_out)
+        if end <= start:
+            raise UnusableBooking("WINDOW_INVERTED", "checkOut: the house's hours leave no stay; send an explicit window")
+        return start, end
+    if fallback is not None:
+        return fallback, fallback
+    raise UnusableBooking("MISSING_FIELD", "validFrom: neither a window nor days")

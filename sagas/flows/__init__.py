@@ -1,0 +1,1 @@
+"""The stories: what each business intention does to keys, told over one settling step."""

@@ -1,0 +1,71 @@
+"""Suspend and resume: a key rests at its doors and opens again within its window.
+
+One rule: suspended is persisted at once (like revoked); active again only when a door has confirmed.
+"""
+
+from __future__ import annotations
+
+from credentials import event_data
+from credentials.lifecycle import State
+from credentials.models import KeyCredential
+from credentials.services import KeyBatch
+from sagas.flows.issue_key import first_lane, lane_width
+from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_SECURITY, Start, start
+from sagas.outbox import Cause
+from vendors.port.types import SuspendReason
+
+SUSPEND, UNSUSPEND = "suspend", "unsuspend"
+
+
+class KeyExpired(Exception):
+    """The key's window is over, so it cannot open again: CREDENTIAL_EXPIRED. Not retriable."""
+
+
+def suspend(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, saga_key: str, cause: Cause) -> bool:
+    """Suspends a locked active key; False in any other state. A resume under way is called off. Inside the tenant's block."""
+    if key.state == State.SUSPENDED and key.resuming:
+        key.resuming = False
+        key.suspend_reason = reason.value
+        batch.retarget(key)
+        _start(batch, key, SUSPEND, saga_key, PRIORITY_CHECKOUT, cause)
+        return True
+    if key.state != State.ACTIVE:
+        return False
+    key.suspend_reason = reason.value
+    batch.move(key, "suspend", event_data.suspended(key, batch.now), cause, reason.value)
+    batch.retarget(key)
+    priority = PRIORITY_SECURITY if reason is SuspendReason.FRAUD_REVIEW else PRIORITY_CHECKOUT
+    _start(batch, key, SUSPEND, saga_key, priority, cause)
+    return True
+
+
+def unsuspend(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) -> bool:
+    """Starts to resume a locked suspended key; False in any other state. Raises KeyExpired. Inside the tenant's block."""
+    if key.state != State.SUSPENDED or key.resuming:
+        return False
+    if key.valid_until <= batch.now:
+        raise KeyExpired(key.id)
+    key.resuming = True
+    batch.retarget(key)
+    _start(batch, key, UNSUSPEND, saga_key, PRIORITY_ISSUE, cause)
+    return True
+
+
+def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priority: int, cause: Cause) -> None:
+    start(
+        batch.tenant_id,
+        [
+            Start(
+                flow=flow,
+                key=saga_key,
+                lane=first_lane(batch, key),
+                lane_width=lane_width(batch, key),
+                installation_id=key.installation_id,
+                credential_id=key.id,
+                reservation_id=key.reservation_id,
+                priority=priority,
+            )
+        ],
+        cause,
+        batch.now,
+    )

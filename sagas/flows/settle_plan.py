@@ -1,0 +1,319 @@
+"""Plans the next call of a credential's saga.
+
+One rule: the doors of one lane that need the same verb are called together; doors in another lane send the saga there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from credentials import artifacts, event_data, pin_slots
+from credentials.house import House, house
+from credentials.lifecycle import State
+from credentials.models import CredentialDoor, KeyCredential, Reservation
+from credentials.pin_slots import PinWish
+from credentials.reservations import holder_of
+from credentials.targets import RANK, Verb, next_verb
+from devices import adapters, selectors
+from lockservice.core import crypto
+from sagas.alerts import NewAlert
+from sagas.flows import settle_record
+from sagas.intake import own_key
+from sagas.models import SagaStatus
+from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
+from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
+from vendors.port.types import (
+    Area,
+    CallMeta,
+    CredentialHandle,
+    CredentialKind,
+    Door,
+    Holder,
+    Intent,
+    IssueInput,
+    RevokeReason,
+    Scope,
+    SuspendReason,
+    Window,
+)
+
+WAIT_FULL_S = 60
+WAIT_NEIGHBOUR_S = 0.2
+WAIT_ACTIVE_S = 1.0
+
+
+@dataclass
+class Provisions:
+    """What a batch's plans share, read once: PINs (or why there is none), guests, and whose first PIN was drawn just now."""
+
+    pins: dict[str, Pin | Exception] = field(default_factory=dict)
+    fresh: set[str] = field(default_factory=set)
+    guests: dict[str, Holder] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)
+
+
+def provide(context: StepContext, works: Sequence[Work], busy_sagas: set[str]) -> Provisions:
+    """Reads, and draws where needed, what the plans of a batch will want. Inside the tenant's block."""
+    provisions = Provisions(busy=busy_sagas)
+    keys = [context.batch.keys[w.credential_id] for w in works if w.credential_id in context.batch.keys]
+    calling = [key for key in keys if _needs_secret(context, key) and key.acting_saga not in busy_sagas]
+    _provide_pins(context, [key for key in calling if key.kind == CredentialKind.PIN_CODE], provisions)
+    _provide_guests(context, [key for key in calling if key.kind == CredentialKind.MOBILE_APP], provisions)
+    return provisions
+
+
+def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | None:
+    """Decides the saga's next call, or its next status when there is none to make now."""
+    key = context.batch.keys.get(work.credential_id or "")
+    if key is None:
+        _park(work, "NOT_FOUND", "the credential is not there")
+        return None
+    if key.acting_saga not in (None, work.id) and key.acting_saga in provisions.busy:
+        _wait(context, work, WAIT_NEIGHBOUR_S)
+        return None
+    if not _late_suspend(context, work, key):
+        return None
+    group = _next_group(context, work, key)
+    if group is None:
+        return None
+    doors, verb = group
+    if doors[0].lane != work.lane:
+        work.lane, work.status = doors[0].lane, SagaStatus.DUE.value
+        return None
+    if verb is Verb.ISSUE and not _may_issue(context, work, key, doors, provisions):
+        return None
+    return _call(context, work, key, doors, verb, provisions)
+
+
+def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
+    """A key that was to be suspended while on its way is suspended once it is active; False while it must wait."""
+    reason = work.args.get("suspendWhenActive")
+    if not reason or key.state not in (State.REQUESTED, State.PENDING, State.ACTIVE):
+        return True
+    if key.state != State.ACTIVE:
+        _wait(context, work, WAIT_ACTIVE_S)
+        return False
+    work.args = {name: value for name, value in work.args.items() if name != "suspendWhenActive"}
+    key.suspend_reason = reason
+    context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
+    context.batch.retarget(key)
+    return True
+
+
+def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[list[CredentialDoor], Verb] | None:
+    doors = context.batch.doors_at(key)
+    wanting = [(door, verb) for door in doors if (verb := next_verb(key, door)) is not None]
+    open_doors = [(door, verb) for door, verb in wanting if not is_spent(key, door, verb)]
+    if not open_doors:
+        settle_record.close(context, work, key)
+        return None
+    ready, later = ready_doors(context, open_doors)
+    if not ready:
+        work.status, work.due_at = SagaStatus.RETRY.value, later
+        return None
+    ready.sort(key=lambda item: (RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
+    first, verb = ready[0]
+    return [d for d, other in ready if other is verb and (d.lane, d.rounds) == (first.lane, first.rounds)], verb
+
+
+def _may_issue(
+    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], provisions: Provisions
+) -> bool:
+    if key.kind == CredentialKind.PIN_CODE and not _pin_is_ready(context, work, key, doors, provisions):
+        return False
+    if key.state == State.REQUESTED:
+        context.batch.move(key, "hand_over", event_data.pending(key, 1, context.now), work.cause)
+    return True
+
+
+def _pin_is_ready(
+    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], provisions: Provisions
+) -> bool:
+    pin = provisions.pins.get(key.id)
+    if isinstance(pin, Pin):
+        if key.id in provisions.fresh or pin_slots.take_at(context.batch.tenant_id, key.id, pin, [d.device_id for d in doors]):
+            return True
+        settle_record.draw_again(context, key)
+        _wait(context, work, 0)
+        return False
+    if settle_record.fall_back(context, key, "DOOR_FULL"):
+        _wait(context, work, 0)
+        return False
+    context.batch.alerts.append(
+        NewAlert(
+            f"door-full:{key.id}", "DOOR_FULL", "warning", "a door holds as many codes as its lock can; the key waits",
+            "lock/door-full", key.property_id, key.id,
+        )
+    )  # fmt: skip
+    _wait(context, work, WAIT_FULL_S)
+    return False
+
+
+def _call(
+    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], verb: Verb, provisions: Provisions
+) -> Call:
+    in_doubt = any(door.verb for door in doors)
+    resume = next((door for door in doors if door.resume_token_sealed), None)
+    facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
+    for door in doors:
+        _note_attempt(context, key, door, verb)
+    key.acting_saga = work.id
+    provisions.busy.add(work.id)
+    context.batch.touch(key)
+    work.step += 1
+    work.attempts += 1
+    place = house(key.tenant_id, key.property_id)
+    meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
+    port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in doors if door.device_id in facts)
+    handle = _handle(key, port_doors, provisions)
+    return Call(
+        saga_id=work.id,
+        tenant_id=key.tenant_id,
+        credential_id=key.id,
+        lane=work.lane,
+        verb=verb,
+        port=adapters.port_of(key.tenant_id, selectors.installation(key.tenant_id, key.installation_id)),
+        doors=tuple(door.pk for door in doors),
+        device_ids=tuple(door.device_id for door in doors),
+        valid_from=key.valid_from,
+        valid_until=key.valid_until,
+        pin_version=key.pin_version,
+        desired_version=key.desired_version,
+        handle=handle,
+        meta=meta,
+        issue=_issue_input(key, handle, meta, place, provisions) if verb is Verb.ISSUE and resume is None else None,
+        suspend_reason=SuspendReason(key.suspend_reason or "manual"),
+        revoke_reason=RevokeReason(key.revoke_reason or "cancellation"),
+        resume_token=_open_token(resume) if resume else None,
+    )
+
+
+def _note_attempt(context: StepContext, key: KeyCredential, door: CredentialDoor, verb: Verb) -> None:
+    if door.attempts_for != key.desired_version:
+        door.attempts, door.attempts_for, door.final = 0, key.desired_version, False
+    door.verb, door.attempts, door.due_at = verb.value, min(door.attempts + 1, 32_000), None
+    context.batch.touch_door(door)
+
+
+def _idempotency_key(key: KeyCredential, verb: Verb, rounds: int) -> str:
+    """One key per intended effect at these doors: retries share it, giving a key anew after taking it back does not."""
+    if verb is Verb.ISSUE:
+        return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
+    return own_key("call", verb.value, key.issue_key, str(key.desired_version), str(rounds))
+
+
+def _handle(key: KeyCredential, doors: tuple[Door, ...], provisions: Provisions) -> CredentialHandle:
+    pin = provisions.pins.get(key.id)
+    return CredentialHandle(
+        credential_id=key.id,
+        kind=CredentialKind(key.kind),
+        window=Window(key.valid_from, key.valid_until),
+        doors=doors,
+        pin=pin if isinstance(pin, Pin) else None,
+        card_number=_open_card(key),
+        issue_key=key.issue_key,
+    )
+
+
+def _issue_input(
+    key: KeyCredential, handle: CredentialHandle, meta: CallMeta, place: House, provisions: Provisions
+) -> IssueInput:
+    return IssueInput(
+        tenant_id=key.tenant_id,
+        property_id=key.property_id,
+        credential_id=key.id,
+        rooms=tuple(key.rooms),
+        window=handle.window,
+        holder=provisions.guests.get(key.id, Holder(id=key.holder_id)),
+        preferred_kinds=(handle.kind,),
+        doors=handle.doors,
+        meta=meta,
+        reservation_id=key.reservation_id,
+        intent=Intent(key.intent),
+        scope=Scope(tuple(key.floors), tuple(Area(area) for area in key.areas)),
+        pin=handle.pin,
+        card_number=handle.card_number,
+        requested_by=key.requested_by or None,
+        channel_hint=key.channel_hint or None,
+        time_zone=place.time_zone,
+    )
+
+
+def _needs_secret(context: StepContext, key: KeyCredential) -> bool:
+    verbs = (next_verb(key, door) for door in context.batch.doors_at(key))
+    return any(verb in (Verb.ISSUE, Verb.UNSUSPEND) for verb in verbs)
+
+
+def _provide_pins(context: StepContext, keys: Sequence[KeyCredential], provisions: Provisions) -> None:
+    tenant_id = context.batch.tenant_id
+    held = artifacts.current(tenant_id, [key.id for key in keys])
+    for key_id, row in held.items():
+        pin = artifacts.open_pin(row)
+        if pin is not None:
+            provisions.pins[key_id] = pin
+    wanting = [key for key in keys if key.id not in provisions.pins]
+    drawn = pin_slots.allocate(tenant_id, [_wish(context, key) for key in wanting]) if wanting else {}
+    versions = {key.id: key for key in wanting}
+    kept = []
+    for key_id, pin_or_error in drawn.items():
+        provisions.pins[key_id] = pin_or_error
+        if isinstance(pin_or_error, Pin):
+            key = versions[key_id]
+            key.pin_version += 1
+            context.batch.touch(key)
+            provisions.fresh.add(key_id)
+            kept.append(artifacts.NewArtifact(key_id, artifacts.PIN, pin_or_error, key.pin_version))
+    artifacts.store(tenant_id, kept, context.now)
+
+
+def _wish(context: StepContext, key: KeyCredential) -> PinWish:
+    doors = [door for door in context.batch.doors_at(key) if not door.dropped]
+    facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
+    policy = house(key.tenant_id, key.property_id).policy
+    shared = any(device.shared for device in facts.values())
+    capacity = adapters.manifest(key.vendor).door_capacity.get(CredentialKind.PIN_CODE)
+    return PinWish(
+        key.id,
+        tuple(sorted(facts)),
+        tuple(device.digits for device in facts.values()),
+        policy.pin_length_shared if shared else policy.pin_length,
+        capacity,
+    )
+
+
+def _provide_guests(context: StepContext, keys: Sequence[KeyCredential], provisions: Provisions) -> None:
+    by_stay = {key.reservation_id: key.id for key in keys if key.reservation_id}
+    rows = Reservation.objects.filter(tenant_id=context.batch.tenant_id, reservation_id__in=list(by_stay)) if by_stay else ()
+    holders = {row.reservation_id: holder_of(row) for row in rows}
+    for key in keys:
+        if key.reservation_id in holders:
+            provisions.guests[key.id] = holders[key.reservation_id]
+
+
+def _open_ref(door: CredentialDoor) -> VendorRef | None:
+    if door.vendor_ref_sealed is None:
+        return None
+    return VendorRef(crypto.unseal("vendor-ref", door.tenant_id, settle_record.ref_place(door), door.vendor_ref_sealed))
+
+
+def _open_token(door: CredentialDoor) -> str:
+    sealed = door.resume_token_sealed or b""
+    return Token(crypto.unseal("vendor-ref", door.tenant_id, settle_record.token_place(door), sealed)).reveal()
+
+
+def _open_card(key: KeyCredential) -> CardNumber | None:
+    if key.card_number_sealed is None:
+        return None
+    place = ("credentials_keycredential", key.id, "card_number_sealed")
+    return CardNumber(crypto.unseal("artifact", key.tenant_id, place, key.card_number_sealed))
+
+
+def _wait(context: StepContext, work: Work, seconds: float) -> None:
+    work.status, work.due_at = SagaStatus.RETRY.value, context.real_now + timedelta(seconds=seconds)
+
+
+def _park(work: Work, code: str, detail: str) -> None:
+    work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, code, detail
+

@@ -1,0 +1,430 @@
+"""Records what a call did: doors, the key's move, its events, and what the saga does next.
+
+One rule: the credential's locked state decides, not the saga's story. A key called off while the vendor was busy is cleaned up
+by the same step that finds it there.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from credentials import artifacts, event_data, pin_slots
+from credentials.artifacts import NewArtifact
+from credentials.house import house
+from credentials.lifecycle import State
+from credentials.models import Artifact, CredentialDoor, DoorState, KeyCredential
+from credentials.policy import choose_kind
+from credentials.targets import Verb, is_settled, next_verb, opens_a_room
+from devices import adapters, selectors
+from lockservice.core import crypto
+from sagas.alerts import NewAlert
+from sagas.models import SagaStatus
+from sagas.outbox import Cause
+from sagas.steps import Answer, Call, StepContext, Work, backoff, is_spent
+from vendors.port.errors import KeyRevokeFailed, LockError, Reason
+from vendors.port.secrets import Token
+from vendors.port.types import (
+    CardArtifact,
+    CredentialKind,
+    DoorResult,
+    IssueResult,
+    Outcome,
+    PinArtifact,
+    Propagation,
+    TokenArtifact,
+)
+
+DRAW_LIMIT = 3
+RESUME_S = 5
+VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
+_FALLS_BACK = (Reason.KIND_UNSUPPORTED, Reason.DOOR_FULL)
+
+
+def record(context: StepContext, work: Work, answer: Answer) -> None:
+    """Writes one answer into the locked batch and decides the saga's next status. Inside the tenant's block."""
+    key = context.batch.keys[answer.call.credential_id]
+    if key.acting_saga == work.id:
+        key.acting_saga = None
+    context.batch.touch(key)
+    _log(context, work, answer)
+    if answer.bug:
+        _give_up_on_bug(context, work, key, answer)
+        return
+    doors = {door.device_id: door for door in context.batch.doors_at(key) if door.pk in answer.call.doors}
+    error = answer.error
+    if answer.result is not None:
+        error = _take_result(context, work, key, answer, doors)
+    elif answer.error is not None:
+        _take_refusal(context, work, key, answer.call, list(doors.values()), answer.error)
+    if error is not None:
+        work.error_code, work.error_detail = error.code, error.vendor_message[:300]
+    _advance(context, work, key, error)
+
+
+def close(context: StepContext, work: Work, key: KeyCredential) -> None:
+    """Ends a saga that has no call left to make: done when every door carries what it shall, dead otherwise."""
+    doors = context.batch.doors_at(key)
+    if is_settled(key, doors):
+        _decide_pending(context, work, key, None)
+        if next((door for door in doors if next_verb(key, door)), None) is None:
+            _tell_settled(context, work, key)
+            work.status = SagaStatus.DONE.value
+            return
+        work.status = SagaStatus.DUE.value
+        return
+    _decide_pending(context, work, key, None)
+    if any((verb := next_verb(key, door)) and not is_spent(key, door, verb) for door in doors):
+        work.status = SagaStatus.DUE.value
+        return
+    _tell_spent(context, work, key)
+    work.status = SagaStatus.DEAD.value
+
+
+def draw_again(context: StepContext, key: KeyCredential) -> None:
+    """Drops the key's digits, so that the next plan draws new ones; doors that carry the old ones are redone."""
+    artifacts.retire(key.tenant_id, [key.id])
+    _rest_pin(context, key, [door.device_id for door in context.batch.doors_at(key)])
+    if any(door.pin_version for door in context.batch.doors_at(key)):
+        warn(key, "PIN_CHANGED", "the digits had to be drawn again")
+    context.batch.retarget(key)
+
+
+def fall_back(context: StepContext, key: KeyCredential, why: str) -> bool:
+    """Turns a key that is nowhere yet to the next kind its doors can carry without a desk; False when there is none."""
+    doors = context.batch.doors_at(key)
+    if key.state not in (State.REQUESTED, State.PENDING) or any(door.state == DoorState.PRESENT for door in doors):
+        return False
+    manifest = adapters.manifest(key.vendor)
+    order = list(dict.fromkeys((*key.preferred_kinds, *house(key.tenant_id, key.property_id).policy.kinds)))
+    rest = [CredentialKind(kind) for kind in order[order.index(key.kind) + 1 :]] if key.kind in order else []
+    facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors if not door.dropped])
+    kind = choose_kind(
+        [k for k in rest if k not in manifest.desk_kinds and k in manifest.kinds],
+        [device.capabilities for device in facts.values()],
+        manifest.desk_kinds,
+    )
+    if kind is None:
+        return False
+    artifacts.retire(key.tenant_id, [key.id])
+    _rest_pin(context, key, list(facts))
+    warn(key, "KIND_CHANGED", f"{key.kind} was not possible ({why.lower()}); {kind.value} was given")
+    key.kind, key.pin_version = kind.value, 0
+    context.batch.retarget(key)
+    return True
+
+
+def warn(key: KeyCredential, code: str, detail: str) -> None:
+    """Adds a warning to the key, once per code."""
+    if all(warning["code"] != code for warning in key.warnings):
+        key.warnings = [*key.warnings, {"code": code, "detail": detail}]
+
+
+def ref_place(door: CredentialDoor) -> tuple[str, str, str]:
+    """Returns where a door's vendor reference is sealed for."""
+    return ("credentials_credentialdoor", f"{door.credential_id}\x1f{door.device_id}", "vendor_ref_sealed")
+
+
+def token_place(door: CredentialDoor) -> tuple[str, str, str]:
+    """Returns where a door's resume token is sealed for."""
+    return ("credentials_credentialdoor", f"{door.credential_id}\x1f{door.device_id}", "resume_token_sealed")
+
+
+def _take_result(
+    context: StepContext, work: Work, key: KeyCredential, answer: Answer, doors: dict[str, CredentialDoor]
+) -> LockError | None:
+    result = answer.result
+    assert result is not None
+    error: LockError | None = None
+    for item in result.doors:
+        door = doors.pop(item.device_id, None)
+        if door is None:
+            continue
+        if item.outcome is Outcome.FAILED:
+            refused = item.error or KeyRevokeFailed(key.vendor, "no reason given")
+            _take_refusal(context, work, key, answer.call, [door], refused, definite=True)
+            error = refused
+        else:
+            _take_door(context, key, door, answer.call, item, result.resume_token)
+            error = item.error or error
+    for door in doors.values():  # the adapter did not answer for these: their fate is open
+        door.due_at = backoff(context, door.attempts)
+        context.batch.touch_door(door)
+    for warning in result.warnings:
+        warn(key, warning.code, warning.detail)
+    if isinstance(result, IssueResult):
+        _take_artifact(context, key, answer.call, result)
+    return error
+
+
+def _take_door(
+    context: StepContext, key: KeyCredential, door: CredentialDoor, call: Call, item: DoorResult, token: str | None
+) -> None:
+    context.batch.touch_door(door)
+    if item.ref is not None:
+        door.vendor_ref_sealed = crypto.seal("vendor-ref", door.tenant_id, ref_place(door), item.ref.reveal())
+    if item.outcome is Outcome.UNKNOWN:
+        door.due_at = backoff(context, door.attempts)
+        if call.verb is Verb.REVOKE:
+            _alarm_revoke(context, key, "the vendor's answer was lost")
+            _close_if_over(context, key, door)
+        return
+    if item.outcome is Outcome.DEFERRED:
+        door.due_at = context.real_now + timedelta(seconds=RESUME_S * context.retry_scale)
+        door.attempts = max(0, door.attempts - 1)
+        if token is not None:
+            door.resume_token_sealed = crypto.seal("vendor-ref", door.tenant_id, token_place(door), token)
+        return
+    _settle_door(context, key, door, call, item)
+
+
+def _settle_door(context: StepContext, key: KeyCredential, door: CredentialDoor, call: Call, item: DoorResult) -> None:
+    door.verb, door.attempts, door.final, door.due_at = "", 0, False, None
+    door.error_code = door.error_reason = ""
+    door.resume_token_sealed = None
+    door.propagation, door.effective_not_after = item.propagation.value, item.effective_not_after
+    door.carried_version = call.desired_version
+    if call.verb is Verb.REVOKE:
+        door.state, door.vendor_ref_sealed, door.pin_version = DoorState.ABSENT, None, 0
+        door.rounds += 1
+        door.carried_from = door.carried_until = None
+        _rest_pin(context, key, [door.device_id], unless_wanted=door)
+        return
+    if call.verb is Verb.SUSPEND:
+        door.state = DoorState.SUSPENDED
+        return
+    door.state, door.carried_from, door.carried_until = DoorState.PRESENT, call.valid_from, call.valid_until
+    if call.verb is Verb.ISSUE:
+        door.pin_version = call.pin_version
+
+
+def _take_refusal(
+    context: StepContext,
+    work: Work,
+    key: KeyCredential,
+    call: Call,
+    doors: list[CredentialDoor],
+    error: LockError,
+    *,
+    definite: bool = False,
+) -> None:
+    """A refused call. A retriable raise leaves the doors in doubt (the next try looks first); a refusal does not."""
+    if error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE and int(work.args.get("draws", 0)) < DRAW_LIMIT:
+        work.args = {**work.args, "draws": int(work.args.get("draws", 0)) + 1}
+        for door in doors:
+            door.verb, door.attempts = "", max(0, door.attempts - 1)
+            context.batch.touch_door(door)
+        draw_again(context, key)
+        return
+    for door in doors:
+        _refuse_door(context, key, call, door, error, definite=definite or not error.retriable)
+    gives_up = error.reason in _FALLS_BACK or (error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE)
+    if call.verb is Verb.ISSUE and gives_up and fall_back(context, key, error.reason.value):
+        for door in doors:
+            door.final = False
+
+
+def _refuse_door(
+    context: StepContext, key: KeyCredential, call: Call, door: CredentialDoor, error: LockError, *, definite: bool
+) -> None:
+    context.batch.touch_door(door)
+    door.error_code, door.error_reason = error.code.rsplit(".", 1)[-1], error.reason.value
+    if error.throttled:
+        door.attempts = max(0, door.attempts - 1)
+        door.verb = door.verb if call.meta.attempt > 1 else ""
+        door.due_at = backoff(context, 1, error.retry_after_s)
+        return
+    if definite:
+        door.verb = call.verb.value if call.verb is Verb.REVOKE and door.state == DoorState.NONE else ""
+    door.final = not error.retriable and call.verb not in (Verb.REVOKE, Verb.SUSPEND)
+    door.due_at = None if door.final else backoff(context, max(1, door.attempts), error.retry_after_s)
+    if call.verb is Verb.REVOKE:
+        _alarm_revoke(context, key, error.reason.value)
+        _close_if_over(context, key, door)
+    elif call.verb is Verb.SUSPEND:
+        _alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
+
+
+def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoor) -> None:
+    """Taking back is retried until the window has ended: after that the lock itself refuses the key."""
+    over = max(key.valid_until, door.carried_until or key.valid_until)
+    if context.now < over:
+        return
+    door.verb, door.due_at, door.state = "", None, DoorState.ABSENT
+    door.propagation = Propagation.UNKNOWN.value
+    _rest_pin(context, key, [door.device_id])
+    data = event_data.vendor_error(
+        key, operation="revoke", code="MELMASTOON.LOCK.KEY_REVOKE_FAILED", message="the window ended first",
+        attempts=max(1, door.attempts), final=True, device_id=door.device_id, at=context.now,
+    )  # fmt: skip
+    context.batch.emit(key, VENDOR_ERROR, data, _cause(key))
+
+
+def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:
+    _decide_pending(context, work, key, error)
+    doors = context.batch.doors_at(key)
+    wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
+    open_doors = [door for door, verb in wanting if not is_spent(key, door, verb)]
+    if not wanting:
+        _tell_settled(context, work, key)
+        work.status = SagaStatus.DONE.value
+    elif not open_doors:
+        _tell_spent(context, work, key)
+        work.status = SagaStatus.DEAD.value
+    else:
+        dues = [door.due_at for door in open_doors]
+        if any(due is None or due <= context.real_now for due in dues):
+            work.status = SagaStatus.DUE.value
+        else:
+            work.status, work.due_at = SagaStatus.RETRY.value, min(due for due in dues if due is not None)
+
+
+def _decide_pending(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:
+    """A pending key becomes active when a room opens and every door was tried; it fails when no try is left and none opens."""
+    if key.state != State.PENDING:
+        return
+    doors = [door for door in context.batch.doors_at(key) if not door.dropped]
+    wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
+    if opens_a_room(key, doors) and all(_was_tried(key, door) for door, _ in wanting):
+        if wanting:
+            warn(key, "DOORS_PENDING", f"{len(doors) - len(wanting)} of {len(doors)} doors carry the key")
+        _activate(context, work, key)
+    elif wanting and all(is_spent(key, door, verb) for door, verb in wanting) and not opens_a_room(key, doors):
+        _fail(context, work, key, doors, error)
+
+
+def _was_tried(key: KeyCredential, door: CredentialDoor) -> bool:
+    return door.attempts_for == key.desired_version and (door.attempts > 0 or door.final)
+
+
+def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
+    key.issued_at = context.now
+    reference = _artifact_reference(context.artifacts.get(key.id))
+    context.batch.move(key, "activate", event_data.issued(key, reference, context.now), work.cause)
+
+
+def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:
+    if row is None:
+        return None
+    if row.type == artifacts.CARD_READY:
+        return {"type": row.type, "deviceId": artifacts.reveal(row).reveal()}
+    return {"type": row.type, "opaqueRef": row.id}
+
+
+def _fail(
+    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError | None
+) -> None:
+    reason = error.reason.value if error else next((d.error_reason for d in doors if d.error_reason), "other")
+    code = error.code if error else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
+    key.failure_code, key.ended_at = code.rsplit(".", 1)[-1], context.now
+    attempts = max((door.attempts for door in doors), default=0)
+    message = error.vendor_message if error else ""
+    word = "vendor_unreachable" if key.failure_code == "VENDOR_UNREACHABLE" else reason
+    device = next((door.device_id for door in doors if door.error_code), None)
+    context.batch.move(key, "fail", event_data.failed(key, word, message, attempts, context.now), work.cause, word)
+    data = event_data.vendor_error(
+        key, operation="issue", code=code, message=message, attempts=attempts, final=True, device_id=device, at=context.now
+    )
+    context.batch.emit(key, VENDOR_ERROR, data, work.cause)
+    _alarm(context, key, "issue", "KEY_ISSUE_FAILED", "critical", "lock/key-issue")
+    context.batch.retarget(key)
+
+
+def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
+    if key.resuming and key.state == State.SUSPENDED:
+        reason, key.resuming = key.suspend_reason, False
+        data = event_data.unsuspended(key, reason, work.cause.actor, context.now)
+        context.batch.move(key, "unsuspend", data, work.cause, reason)
+        key.suspend_reason = ""
+    changes = work.args.get("changes")
+    if changes and key.state in (State.ACTIVE, State.SUSPENDED):
+        data = event_data.updated(key, changes, context.now)
+        context.batch.emit(key, event_data.subject("updated"), data, work.cause)
+        work.args = {name: value for name, value in work.args.items() if name != "changes"}
+    if key.state == State.ACTIVE and any(w["code"] == "DOORS_PENDING" for w in key.warnings):
+        key.warnings = [w for w in key.warnings if w["code"] != "DOORS_PENDING"]
+
+
+def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
+    """No try is left and some door still does not carry what it shall: said aloud, and left to a person."""
+    doors = [door for door in context.batch.doors_at(key) if next_verb(key, door)]
+    operation = {"issue": "issue", "update": "update", "unsuspend": "unsuspend"}.get(work.flow, "update")
+    code = f"MELMASTOON.LOCK.{doors[0].error_code}" if doors[0].error_code else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
+    data = event_data.vendor_error(
+        key, operation=operation, code=code, message=work.error_detail, attempts=max(door.attempts for door in doors), final=True,
+        device_id=doors[0].device_id, at=context.now,
+    )  # fmt: skip
+    if key.state in (State.ACTIVE, State.SUSPENDED):
+        warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
+        context.batch.emit(key, VENDOR_ERROR, data, work.cause)
+    key.resuming = False
+    _alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
+
+
+def _take_artifact(context: StepContext, key: KeyCredential, call: Call, result: IssueResult) -> None:
+    made = result.artifact
+    if isinstance(made, TokenArtifact):
+        _replace_artifact(context, key, NewArtifact(key.id, made.type, made.value, key.desired_version))
+    elif isinstance(made, CardArtifact):
+        _replace_artifact(context, key, NewArtifact(key.id, artifacts.CARD_READY, Token(made.device_id), key.desired_version))
+    elif isinstance(made, PinArtifact) and call.issue is not None and made.value != call.issue.pin:
+        _replace_artifact(context, key, NewArtifact(key.id, artifacts.PIN, made.value, key.pin_version))
+
+
+def _replace_artifact(context: StepContext, key: KeyCredential, item: NewArtifact) -> None:
+    artifacts.retire(key.tenant_id, [key.id])
+    artifacts.store(key.tenant_id, [item], context.now)
+    context.artifacts.update(artifacts.current(key.tenant_id, [key.id]))
+
+
+def _rest_pin(
+    context: StepContext, key: KeyCredential, device_ids: list[str], unless_wanted: CredentialDoor | None = None
+) -> None:
+    if key.kind != CredentialKind.PIN_CODE or not device_ids:
+        return
+    if unless_wanted is not None and next_verb(key, unless_wanted) is not None:
+        return
+    until = pin_slots.rest(context.now, house(key.tenant_id, key.property_id).policy.pin_rest_days)
+    context.releases.extend((key.id, device, until) for device in device_ids)
+
+
+def _give_up_on_bug(context: StepContext, work: Work, key: KeyCredential, answer: Answer) -> None:
+    """An unexpected exception is our bug: the saga stops, the doors stay in doubt, somebody is told."""
+    work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, "INTERNAL_ERROR", answer.bug
+    _alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
+
+
+def _alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
+    _alarm(context, key, "revoke", "KEY_REVOKE_FAILED", "critical", "lock/key-revoke", why)
+
+
+def _alarm(
+    context: StepContext, key: KeyCredential, cause: str, code: str, severity: str, runbook: str, why: str = ""
+) -> None:
+    detail = f"{code.lower().replace('_', ' ')} for a {key.kind} at {key.vendor}" + (f": {why}" if why else "")
+    context.batch.alerts.append(NewAlert(f"{cause}:{key.id}", code, severity, detail, runbook, key.property_id, key.id))
+
+
+def _cause(key: KeyCredential) -> Cause:
+    return Cause(correlation_id=key.reservation_id or key.id)
+
+
+def _log(context: StepContext, work: Work, answer: Answer) -> None:
+    call, error = answer.call, answer.error
+    outcomes = [item.outcome.value for item in answer.result.doors] if answer.result else []
+    outcome = "bug" if answer.bug else ("refused" if error else _worst(outcomes))
+    first = error or next((item.error for item in answer.result.doors if item.error), None) if answer.result else error
+    context.log.append(
+        (
+            call.tenant_id, work.id, call.credential_id, work.step, call.verb.value, call.lane[:200], list(call.device_ids), outcome,
+            first.code.rsplit(".", 1)[-1] if first else "", first.reason.value if first else "",
+            (first.vendor_message if first else answer.bug)[:300], answer.took_ms, context.now,
+        )
+    )  # fmt: skip
+
+
+def _worst(outcomes: list[str]) -> str:
+    for outcome in ("failed", "unknown", "deferred"):
+        if outcome in outcomes:
+            return outcome
+    return "done"
+

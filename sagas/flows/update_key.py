@@ -1,0 +1,138 @@
+"""Update: window, rooms and areas of a key change together; doors are given the key before others lose it.
+
+One rule: a suspended key may be updated and stays suspended; a key whose new window is over is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from credentials.house import House
+from credentials.lifecycle import TERMINAL, State
+from credentials.models import KeyCredential
+from credentials.services import KeyBatch
+from devices import selectors
+from sagas.events.instants import format_instant
+from sagas.flows import issue_key
+from sagas.intake import PRIORITY_ISSUE, Start, start
+from sagas.outbox import Cause
+from vendors.port.types import Window
+
+FLOW = "update"
+
+
+class WindowOver(Exception):
+    """The new window has ended already: CREDENTIAL_EXPIRED. Not retriable."""
+
+
+def begin(
+    batch: KeyBatch,
+    place: House,
+    key: KeyCredential,
+    saga_key: str,
+    cause: Cause,
+    *,
+    window: Window | None = None,
+    rooms: tuple[str, ...] | None = None,
+    areas: tuple[str, ...] | None = None,
+) -> bool:
+    """Changes what a locked live key shall be, and starts the work at the doors. False when nothing differs or it is over.
+
+    `window` is the stay's (grace is added). Inside the tenant's block. Raises WindowOver, issue_key.NoDoors.
+    """
+    if key.state in TERMINAL:
+        return False
+    changes = _change_window(batch, place, key, window) | _change_rooms(batch, place, key, rooms, areas)
+    if not changes:
+        return False
+    batch.retarget(key)
+    if key.state == State.REQUESTED:
+        _carry_on_unissued(batch, place, key, cause)
+        return True
+    start(
+        batch.tenant_id,
+        [
+            Start(
+                flow=FLOW,
+                key=saga_key,
+                lane=issue_key.first_lane(batch, key),
+                lane_width=issue_key.lane_width(batch, key),
+                installation_id=key.installation_id,
+                credential_id=key.id,
+                reservation_id=key.reservation_id,
+                priority=PRIORITY_ISSUE,
+                args={"changes": changes},
+            )
+        ],
+        cause,
+        batch.now,
+    )
+    return True
+
+
+def _change_window(batch: KeyBatch, place: House, key: KeyCredential, window: Window | None) -> dict[str, Any]:
+    if window is None:
+        return {}
+    wide = place.policy.widen(window)
+    changes = {}
+    if wide.valid_from != key.valid_from:
+        changes["validFrom"] = {"from": format_instant(key.valid_from), "to": format_instant(wide.valid_from)}
+    if wide.valid_until != key.valid_until:
+        changes["validUntil"] = {"from": format_instant(key.valid_until), "to": format_instant(wide.valid_until)}
+    if changes and wide.valid_until <= batch.now:
+        raise WindowOver(key.id)
+    key.valid_from, key.valid_until, key.ends_at = wide.valid_from, wide.valid_until, wide.valid_until
+    return changes
+
+
+def _change_rooms(
+    batch: KeyBatch, place: House, key: KeyCredential, rooms: tuple[str, ...] | None, areas: tuple[str, ...] | None
+) -> dict[str, Any]:
+    if rooms is None and areas is None:
+        return {}
+    new_rooms = list(rooms) if rooms is not None else list(key.rooms)
+    facts = issue_key.doors_for(
+        batch.tenant_id, place, selectors.installation(batch.tenant_id, key.installation_id), new_rooms,
+        areas if areas is not None else key.areas,
+    )  # fmt: skip
+    wanted = {device.id: device for device in facts}
+    standing = {door.device_id: door for door in batch.doors_at(key)}
+    if sorted(new_rooms) == sorted(key.rooms) and set(wanted) == {d for d, door in standing.items() if not door.dropped}:
+        return {}
+    changes = {"rooms": {"from": list(key.rooms), "to": new_rooms}} if sorted(new_rooms) != sorted(key.rooms) else {}
+    new_areas = sorted({area for device in facts if device.shared for area in device.areas})
+    if new_areas != sorted(key.areas):
+        changes["scope"] = {"from": {"areas": sorted(key.areas)}, "to": {"areas": new_areas}}
+    key.rooms, key.areas = new_rooms, new_areas
+    _regroup_doors(batch, key, standing, wanted)
+    KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.id).update(rooms=key.rooms, areas=key.areas)
+    return changes or {"rooms": {"from": list(key.rooms), "to": new_rooms}}
+
+
+def _regroup_doors(batch: KeyBatch, key: KeyCredential, standing: dict[str, Any], wanted: dict[str, Any]) -> None:
+    installation = selectors.installation(batch.tenant_id, key.installation_id)
+    for device_id, door in standing.items():
+        fresh = issue_key.new_door(key, wanted[device_id], installation) if device_id in wanted else None
+        door.dropped = fresh is None
+        if fresh is not None and door.room_id != fresh.room_id:
+            door.room_id = fresh.room_id
+            type(door).objects.filter(pk=door.pk).update(room_id=fresh.room_id)
+        batch.touch_door(door)
+    for device_id, device in wanted.items():
+        if device_id not in standing:
+            batch.add_door(key, issue_key.new_door(key, device, installation))
+
+
+def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+    """A key not handed over yet just becomes what it shall be; if it waited for its room it goes on, and its lead is reset."""
+    from sagas.models import Saga, SagaStatus
+
+    if key.waiting_for == issue_key.ROOM and key.rooms:
+        issue_key.go_on(batch, place, key, cause)
+        return
+    lead = place.policy.call_vendor_at(key.valid_from)
+    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=issue_key.FLOW, status=SagaStatus.TIMER)
+    if lead is not None and lead > batch.now:
+        rows.update(hotel_due_at=lead)
+    else:
+        rows.update(status=SagaStatus.DUE, hotel_due_at=None)

@@ -1,0 +1,158 @@
+"""Relays the outbox to the bus: sixteen leased shards, in (key, sequence) order, published outside any transaction.
+
+One rule: a row is marked published only while the shard's token is still ours, and after the bus has it. What is published
+twice after a crash is the same event with the same id and sequence.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+
+from lockservice.core import tenancy
+from sagas.bus.port import BusMessage, BusUnavailable, EventBus, MessageRefused
+from sagas.inbox import bury
+from sagas.outbox import SHARDS
+
+log = structlog.get_logger(__name__)
+
+BATCH = 100
+LEASE_S = 8
+RENEW_S = 2.0
+PAUSE_S = (0.02, 0.2)
+TRIES = 5
+"""A row the bus refuses this often goes to the dead letters and blocks only its own key, visibly."""
+
+
+class Publisher:
+    """One publisher; any number may run. `owner` is random per incarnation."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self.owner = uuid.uuid4().hex
+        self._shards: dict[int, int] = {}
+        self._claimed_at = 0.0
+        self.published = 0
+
+    def run(self, *, until: Callable[[], bool], drain: bool = False) -> int:
+        """Publishes until told to stop, or (drain) until nothing is left; returns how many rows were published."""
+        pause = PAUSE_S[0]
+        while not until():
+            try:
+                sent = self.round()
+            except (OperationalError, InterfaceError, BusUnavailable) as error:
+                log.warning("publisher.waits", error=type(error).__name__)
+                connection.close()
+                if drain:
+                    raise
+                time.sleep(0.3)
+                continue
+            if sent:
+                pause = PAUSE_S[0]
+            elif drain:
+                break
+            else:
+                time.sleep(pause)
+                pause = min(PAUSE_S[1], pause * 1.5)
+        self._release()
+        return self.published
+
+    def round(self) -> int:
+        """Publishes one batch of each shard held; returns how many rows."""
+        self._hold()
+        return sum(self._relay(shard, token) for shard, token in list(self._shards.items()))
+
+    def _hold(self) -> None:
+        if time.monotonic() - self._claimed_at < RENEW_S and self._shards:
+            return
+        with tenancy.queues(), connection.cursor() as cursor:
+            cursor.execute(
+                "WITH w AS (SELECT shard FROM sagas_relayshard WHERE owner = %s OR lease_until IS NULL"
+                " OR lease_until < clock_timestamp() ORDER BY shard FOR UPDATE SKIP LOCKED)"
+                " UPDATE sagas_relayshard s SET token = CASE WHEN s.owner = %s THEN s.token ELSE s.token + 1 END, owner = %s,"
+                " lease_until = clock_timestamp() + make_interval(secs => %s) FROM w WHERE s.shard = w.shard"
+                " RETURNING s.shard, s.token",
+                [self.owner, self.owner, self.owner, LEASE_S],
+            )
+            self._shards = dict(cursor.fetchall())
+        self._claimed_at = time.monotonic()
+
+    def _relay(self, shard: int, token: int) -> int:
+        rows = self._read(shard)
+        if not rows:
+            return 0
+        try:
+            self._bus.publish([_message(row) for row in rows])
+        except MessageRefused:
+            rows = self._one_by_one(rows)
+        self._mark(shard, token, [row[0] for row in rows])
+        self.published += len(rows)
+        return len(rows)
+
+    def _read(self, shard: int) -> list[tuple[Any, ...]]:
+        with tenancy.queues(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id, topic, ordering_key, sequence, body, tenant_id, subject FROM sagas_outboxevent"
+                " WHERE shard = %s AND published_at IS NULL AND NOT blocked ORDER BY ordering_key, sequence LIMIT %s",
+                [shard, BATCH],
+            )
+            return list(cursor.fetchall())
+
+    def _mark(self, shard: int, token: int, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        with tenancy.queues(), connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE sagas_outboxevent SET published_at = clock_timestamp() WHERE id = ANY(%s) AND EXISTS"
+                " (SELECT 1 FROM sagas_relayshard WHERE shard = %s AND token = %s)",
+                [list(ids), shard, token],
+            )
+
+    def _one_by_one(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The bus refuses a message of this batch for good: the others go out, the refused one blocks its own key."""
+        sent, blocked = [], set()
+        for row in rows:
+            if row[2] in blocked:
+                continue
+            try:
+                self._bus.publish([_message(row)])
+                sent.append(row)
+            except MessageRefused as error:
+                blocked.add(row[2])
+                self._count_refusal(row, str(error))
+        return sent
+
+    def _count_refusal(self, row: tuple[Any, ...], reason: str) -> None:
+        with tenancy.queues(), connection.cursor() as cursor:
+            cursor.execute("UPDATE sagas_outboxevent SET attempts = attempts + 1 WHERE id = %s RETURNING attempts", [row[0]])
+            if cursor.fetchone()[0] < TRIES:
+                return
+            cursor.execute("UPDATE sagas_outboxevent SET blocked = true WHERE ordering_key = %s AND published_at IS NULL", [row[2]])
+            bury(row[5], "outbox", row[1], bytes(row[4]), "BUS_REFUSED", reason, key=row[2], event_id=row[0], subject=row[6])
+
+    def _release(self) -> None:
+        try:
+            with tenancy.queues(), connection.cursor() as cursor:
+                cursor.execute("UPDATE sagas_relayshard SET lease_until = NULL, owner = '' WHERE owner = %s", [self.owner])
+        except (OperationalError, InterfaceError) as error:
+            log.warning("publisher.release", error=type(error).__name__)
+        self._shards.clear()
+
+
+def ensure_shards() -> None:
+    """Makes the shard rows that are missing. Inside a queue block."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO sagas_relayshard (shard, token, owner) SELECT n, 0, '' FROM generate_series(0, %s) n"
+            " ON CONFLICT DO NOTHING",
+            [SHARDS - 1],
+        )
+
+
+def _message(row: tuple[Any, ...]) -> BusMessage:
+    return BusMessage(row[1], row[2], bytes(row[4]), {"subject": row[6], "tenantId": row[5], "eventId": row[0]})

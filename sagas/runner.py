@@ -1,0 +1,346 @@
+"""Runs due saga steps: claims lanes, plans in batches, calls vendors in parallel, records in batches.
+
+One rule: this thread alone touches the database; vendor calls run in a bounded pool that never does. Everything a runner holds
+is leased, so a runner may die anywhere.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from credentials import artifacts, pin_slots
+from credentials.models import Reservation
+from credentials.services import KeyBatch
+from devices import adapters, call_counts
+from lockservice.core import tenancy
+from sagas import claims
+from sagas.alerts import NewAlert, raise_alerts
+from sagas.flows import bulk_revoke, follow_booking, settle_plan, settle_record
+from sagas.models import SagaStatus
+from sagas.steps import Answer, Call, StepContext, Work, act
+
+log = structlog.get_logger(__name__)
+
+BATCH = 50
+POOL = 64
+RESERVED = 12
+"""Of the pool's threads, those kept for priority 0."""
+RENEW_S = 2.0
+IDLE_S = (0.02, 0.2)
+"""Shortest and longest pause when nothing is due."""
+LANES_AT_ONCE = 64
+RELEASE_S = 0.1
+OUTAGE = (OperationalError, InterfaceError)
+"""The database is away, restarts, or chose us as a deadlock's victim: the same round may be repeated."""
+
+
+class Runner:
+    """One runner. `owner` is random per incarnation, never a host or worker name."""
+
+    def __init__(self, *, pool_size: int = POOL, only: Sequence[str] | None = None) -> None:
+        self.owner = uuid.uuid4().hex
+        self._only = list(only) if only is not None else None
+        self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="act")
+        self._pool_size = pool_size
+        self._lanes: dict[str, tuple[int, int]] = {}
+        self._flying: dict[Future[Answer], Work] = {}
+        self._renewed = 0.0
+        self._random = random.Random()
+        self._unrecorded: list[tuple[Work, Answer]] = []
+        self._released = 0.0
+        self._woken = 0.0
+        self.steps = 0
+
+    def run(self, *, until: Callable[[], bool], max_s: float | None = None, drain: bool = False) -> int:
+        """Works until `until()` is true, `max_s` seconds are over, or (drain) nothing is due and nothing is in flight.
+
+        Returns the number of steps recorded. A database failure is waited out; leases make repeating safe.
+        """
+        ends = time.monotonic() + max_s if max_s is not None else None
+        pause = IDLE_S[0]
+        while not until() and (ends is None or time.monotonic() < ends):
+            try:
+                busy = self.round()
+            except OUTAGE as error:
+                log.warning("runner.database", error=type(error).__name__)
+                connection.close()  # what is held stays held until its lease says otherwise
+                time.sleep(0.3)
+                continue
+            if busy:
+                pause = IDLE_S[0]
+            elif drain and not self._flying and not self._unrecorded:
+                break
+            else:
+                pause = min(IDLE_S[1], pause * 1.5)
+                self._wait(pause)
+        self._finish()
+        return self.steps
+
+    def round(self) -> bool:
+        """Does one round and says whether anything was claimed or recorded."""
+        self._renew_if_due()
+        recorded = self._record()
+        planned = self._claim_and_plan()
+        self._release_idle()
+        if self._flying and not planned and not recorded:
+            self._wait(IDLE_S[0])
+            return True
+        return bool(recorded or planned)
+
+    def _claim_and_plan(self) -> int:
+        with tenancy.queues():
+            if time.monotonic() - self._woken >= IDLE_S[0]:
+                claims.wake_due()
+                self._woken = time.monotonic()
+            room = LANES_AT_ONCE - len(self._lanes)
+            if room > 0:
+                self._lanes.update(claims.claim_lanes(self.owner, room, list(self._lanes), self._only))
+            if not self._lanes:
+                return 0
+            works = sorted(claims.claim_sagas(*self._slots()), key=lambda work: (work.priority, work.id))
+            calls = self._plan_batch(works) if works else []
+        for work, call in calls:
+            self._flying[self._pool.submit(act, call)] = work
+        return len(works)
+
+    def _slots(self) -> tuple[dict[str, tuple[int, int]], list[str]]:
+        """How many sagas each lane may take now. One of every wide lane's places, and a part of the pool, is kept for
+        priority 0."""
+        in_lane = Counter(work.lane for work in self._flying.values())
+        free = self._pool_size - len(self._flying)
+        slots, urgent = {}, []
+        for lane, (token, width) in self._lanes.items():
+            places = min(width - in_lane[lane], free, BATCH)
+            if lane.endswith(":internal"):
+                places = BATCH
+            if places <= 0:
+                continue
+            kept = free <= RESERVED or (width > 1 and places == 1)
+            if width > 1 and not kept:
+                places = max(1, places - 1)
+            if kept and width > 1:
+                urgent.append(lane)
+            slots[lane] = (token, places)
+            if sum(n for _, n in slots.values()) >= BATCH * 2:
+                break
+        return slots, urgent
+
+    def _plan_batch(self, works: list[Work]) -> list[tuple[Work, Call]]:
+        by_tenant: dict[str, list[Work]] = defaultdict(list)
+        for work in works:
+            by_tenant[work.tenant_id].append(work)
+        calls: list[tuple[Work, Call]] = []
+        for tenant_id, mine in by_tenant.items():
+            calls.extend(self._plan_tenant(tenant_id, mine))
+        return calls
+
+    def _plan_tenant(self, tenant_id: str, works: list[Work]) -> list[tuple[Work, Call]]:
+        """Plans one tenant's share; when one of them fails, each is planned alone under a savepoint."""
+        try:
+            with transaction.atomic():
+                return self._plan_together(tenant_id, works)
+        except OUTAGE:
+            raise
+        except Exception as error:  # noqa: BLE001 - one faulty saga must not stop its neighbours
+            if len(works) == 1:
+                self._bury(tenant_id, works[0], error)
+                return []
+        return [call for work in works for call in self._plan_tenant(tenant_id, [work])]
+
+    def _plan_together(self, tenant_id: str, works: list[Work]) -> list[tuple[Work, Call]]:
+        hotel_now, real_now = claims.clocks()
+        adapters.vendor_clock().observe(hotel_now)
+        internal = [work for work in works if work.credential_id is None]
+        keyed = [work for work in works if work.credential_id is not None]
+        calls: list[tuple[Work, Call]] = []
+        tenancy.switch_to_tenant(tenant_id)
+        for work in internal:
+            _run_internal(work, tenant_id, hotel_now)
+        if keyed:
+            context = self._context(tenant_id, keyed, hotel_now, real_now)
+            acting = {key.acting_saga for key in context.batch.keys.values() if key.acting_saga}
+            busy = claims.still_running(acting - {work.id for work in keyed}) if acting else set()
+            provisions = settle_plan.provide(context, keyed, busy)
+            for work in keyed:
+                call = settle_plan.plan(context, work, provisions)
+                if call is not None:
+                    calls.append((work, call))
+            _flush(context)
+        tenancy.switch_to_queues()
+        self._save_decided(works, calls, real_now)
+        return calls
+
+    def _save_decided(self, works: list[Work], calls: list[tuple[Work, Call]], real_now: object) -> None:
+        """Works with a call stay running (their step and attempts are written); the others are put where plan said."""
+        calling = {work.id for work, _ in calls}
+        for work in works:
+            if work.id not in calling and work.status == SagaStatus.RUNNING.value:
+                work.status = SagaStatus.DONE.value
+        claims.save(works, real_now)  # type: ignore[arg-type]
+
+    def _record(self) -> int:
+        """Records what has come back. An answer stays in hand until its record is committed."""
+        for future in [future for future in self._flying if future.done()]:
+            self._unrecorded.append((self._flying.pop(future), future.result()))
+        pairs = self._unrecorded[: BATCH * 2]
+        by_tenant: dict[str, list[tuple[Work, Answer]]] = defaultdict(list)
+        for work, answer in pairs:
+            by_tenant[work.tenant_id].append((work, answer))
+        for tenant_id, mine in by_tenant.items():
+            self._record_tenant(tenant_id, mine)
+        del self._unrecorded[: len(pairs)]
+        self.steps += len(pairs)
+        return len(pairs)
+
+    def _record_tenant(self, tenant_id: str, pairs: list[tuple[Work, Answer]]) -> None:
+        try:
+            with tenancy.queues():
+                self._record_together(tenant_id, pairs)
+        except OUTAGE:
+            raise
+        except Exception as error:  # noqa: BLE001 - one faulty answer must not stop its neighbours
+            if len(pairs) == 1:
+                with tenancy.queues():
+                    self._bury(tenant_id, pairs[0][0], error)
+                return
+            for pair in pairs:
+                self._record_tenant(tenant_id, [pair])
+
+    def _record_together(self, tenant_id: str, pairs: list[tuple[Work, Answer]]) -> None:
+        ours = claims.still_ours([work for work, _ in pairs])
+        if len(ours) < len(pairs):
+            log.warning("runner.fenced", late=len(pairs) - len(ours))
+        standing = [(work, answer) for work, answer in pairs if work.id in ours]
+        if not standing:
+            return
+        hotel_now, real_now = claims.clocks()
+        tenancy.switch_to_tenant(tenant_id)
+        context = self._context(tenant_id, [work for work, _ in standing], hotel_now, real_now)
+        pending = [key.id for key in context.batch.keys.values() if key.state == "pending"]
+        context.artifacts = artifacts.current(tenant_id, pending)
+        for work, answer in standing:
+            settle_record.record(context, work, answer)
+        _flush(context)
+        call_counts.add(tenant_id, _calls_made(standing), hotel_now)
+        tenancy.switch_to_queues()
+        claims.write_steps(context.log)
+        claims.save([work for work, _ in standing], real_now)
+
+    def _context(self, tenant_id: str, works: list[Work], hotel_now: object, real_now: object) -> StepContext:
+        ids = [work.credential_id for work in works if work.credential_id]
+        batch = KeyBatch.load(tenant_id, ids, hotel_now)  # type: ignore[arg-type]
+        return StepContext(batch, real_now, self._random.random, settings.RETRY_SCALE)  # type: ignore[arg-type]
+
+    def _bury(self, tenant_id: str, work: Work, error: Exception) -> None:
+        """Our bug: the saga stops here with its reason, and somebody is told. Inside a queue block."""
+        log.error("runner.saga_dead", saga=work.id, flow=work.flow, exc_info=error)
+        work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, "INTERNAL_ERROR", type(error).__name__
+        hotel_now, real_now = claims.clocks()
+        claims.save([work], real_now)
+        tenancy.switch_to_tenant(tenant_id)
+        alert = NewAlert(f"bug:{work.id}", "INTERNAL_ERROR", "critical", "a saga stopped on an error of ours", "lock/saga-dead")
+        raise_alerts(tenant_id, [alert], hotel_now)
+        tenancy.switch_to_queues()
+
+    def _renew_if_due(self) -> None:
+        if not self._lanes or time.monotonic() - self._renewed < RENEW_S:
+            return
+        with tenancy.queues():
+            kept = claims.renew(self.owner, {lane: token for lane, (token, _) in self._lanes.items()})
+        self._renewed = time.monotonic()
+        self._lanes = {lane: value for lane, value in self._lanes.items() if lane in kept}
+
+    def _release_idle(self) -> None:
+        if not self._lanes or time.monotonic() - self._released < RELEASE_S:
+            return
+        self._released = time.monotonic()
+        flying = {work.lane for work in self._flying.values()}
+        quiet = [lane for lane in self._lanes if lane not in flying]
+        if not quiet:
+            return
+        with tenancy.queues():
+            idle = claims.idle_lanes(quiet)
+            claims.release(self.owner, {lane: self._lanes[lane][0] for lane in idle})
+        for lane in idle:
+            del self._lanes[lane]
+
+    def _wait(self, seconds: float) -> None:
+        """Pauses, or less if an answer comes."""
+        if self._flying:
+            wait(list(self._flying), timeout=seconds, return_when=FIRST_COMPLETED)
+        else:
+            time.sleep(seconds)
+
+    def _finish(self) -> None:
+        """Records what is in flight as far as it ends soon, and gives the lanes back; the rest is found by the next owner."""
+        if self._flying:
+            wait(list(self._flying), timeout=settings.RUNNER_GRACE_S)
+        try:
+            while self._record():
+                pass
+            flying = {work.lane for work in self._flying.values()}
+            with tenancy.queues():
+                claims.release(self.owner, {lane: token for lane, (token, _) in self._lanes.items() if lane not in flying})
+        except OUTAGE as error:
+            log.warning("runner.database", error=type(error).__name__)
+        self._lanes.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_internal(work: Work, tenant_id: str, hotel_now: object) -> None:
+    """Runs a flow that calls no vendor, inside the tenant's block."""
+    if work.flow == follow_booking.NO_SHOW_FLOW:
+        rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
+        row = next(iter(rows), None)
+        batch = KeyBatch.load_reservation(tenant_id, work.reservation_id or "", hotel_now)  # type: ignore[arg-type]
+        follow_booking.run_no_show(batch, row, work.id, work.cause)
+        batch.flush()
+        work.status = SagaStatus.DONE.value
+        return
+    if work.flow == bulk_revoke.FLOW:
+        page = bulk_revoke.next_page(tenant_id, work.args)
+        batch = KeyBatch.load(tenant_id, page, hotel_now)  # type: ignore[arg-type]
+        bulk_revoke.run_page(batch, work)
+        batch.flush()
+        work.step += 1
+        work.args = {**work.args, "after": page[-1]} if page else work.args
+        work.status = SagaStatus.DUE.value if len(page) == bulk_revoke.PAGE else SagaStatus.DONE.value
+        return
+    raise LookupError(f"no flow {work.flow}")
+
+
+def _flush(context: StepContext) -> None:
+    context.batch.flush()
+    pin_slots.release(context.batch.tenant_id, context.releases)
+
+
+def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, int]:
+    calls: dict[str, int] = defaultdict(int)
+    for work, answer in pairs:
+        made = answer.result.calls if answer.result is not None else int(answer.error is not None and not answer.error.throttled)
+        calls[work.installation_id] += made
+    return calls
+
+
+class Stop:
+    """A flag that signals set; `until` of a long-running command."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self, *_: object) -> None:
+        """Asks for an end; fits `signal.signal`."""
+        self._event.set()
+
+    def __call__(self) -> bool:
+        return self._event.is_set()

@@ -1,0 +1,38 @@
+"""Celery tasks: wake-ups that drain due work. Losing any of them loses nothing.
+
+One rule: a task carries no data; what is due stands in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from celery import shared_task
+
+from sagas.housekeeping import sweep
+from sagas.runner import Runner, Stop
+
+DRAIN_S = 20.0
+"""Longest a drain task works; below the task's soft time limit."""
+
+
+@shared_task(name="sagas.drain", ignore_result=True)
+def drain() -> int:
+    """Works until nothing is due, or DRAIN_S seconds; returns the number of steps."""
+    return Runner(pool_size=32).run(until=Stop(), max_s=DRAIN_S, drain=True)
+
+
+@shared_task(name="sagas.sweep", ignore_result=True)
+def sweep_due() -> int:
+    """Starts what the hotel's clock made due (ended windows), and frees what has rested."""
+    return sweep()
+
+
+def stop_on_signals() -> Stop:
+    """Returns a stop flag that SIGINT and SIGTERM set; for long-running commands in the main thread."""
+    stop = Stop()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop.set)
+    return stop
