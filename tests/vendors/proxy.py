@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from tests.vendors.site import Trouble
 
@@ -25,6 +25,7 @@ class Proxy:
         self._pending: list[Trouble] = []
         self._lock = threading.Lock()
         self.paths: list[str] = []
+        self.forms: list[tuple[str, dict[str, str]]] = []
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -63,6 +64,7 @@ class Proxy:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         with self._lock:
             self.paths.append(handler.path)
+            self.forms.append((handler.path, dict(parse_qsl(body.decode(), keep_blank_values=True))))
             trouble = self._pending.pop() if self._pending and self._matches(handler.path) else None
         if trouble is not None and trouble.endswith("_before"):
             _spoil(handler, trouble, b"")

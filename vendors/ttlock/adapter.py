@@ -231,7 +231,8 @@ class TtlockAdapter:
                 found += self._records(door.external_id, rows)
                 if len(rows) < PAGE_SIZE:
                     break
-            span = (r for r in found if since <= r.attempted_at < until)
+            # The list is newest first and its times have a grain of a second: turned round, a stable sort keeps the order.
+            span = (r for r in reversed(found) if since <= r.attempted_at < until)
             return tuple(sorted(span, key=lambda record: record.attempted_at))
 
         return self._reading(look)
