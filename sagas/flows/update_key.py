@@ -15,6 +15,7 @@ from devices import selectors
 from sagas.events.instants import format_instant
 from sagas.flows import issue_key
 from sagas.intake import PRIORITY_ISSUE, Start, start
+from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.types import Window
 
@@ -35,14 +36,15 @@ def begin(
     window: Window | None = None,
     rooms: tuple[str, ...] | None = None,
     areas: tuple[str, ...] | None = None,
+    grace_included: bool = False,
 ) -> bool:
     """Changes what a locked live key shall be, and starts the work at the doors. False when nothing differs or it is over.
 
-    `window` is the stay's (grace is added). Inside the tenant's block. Raises WindowOver, issue_key.NoDoors.
+    `window` is the stay's, to which grace is added unless `grace_included`. Inside the tenant's block. Raises WindowOver, issue_key.NoDoors.
     """
     if key.state in TERMINAL:
         return False
-    changes = _change_window(batch, place, key, window) | _change_rooms(batch, place, key, rooms, areas)
+    changes = _change_window(batch, place, key, window, grace_included=grace_included) | _change_rooms(batch, place, key, rooms, areas)
     if not changes:
         return False
     batch.retarget(key)
@@ -70,10 +72,12 @@ def begin(
     return True
 
 
-def _change_window(batch: KeyBatch, place: House, key: KeyCredential, window: Window | None) -> dict[str, Any]:
+def _change_window(
+    batch: KeyBatch, place: House, key: KeyCredential, window: Window | None, *, grace_included: bool
+) -> dict[str, Any]:
     if window is None:
         return {}
-    wide = place.policy.widen(window)
+    wide = window if grace_included else place.policy.widen(window)
     changes = {}
     if wide.valid_from != key.valid_from:
         changes["validFrom"] = {"from": format_instant(key.valid_from), "to": format_instant(wide.valid_from)}
@@ -99,14 +103,17 @@ def _change_rooms(
     standing = {door.device_id: door for door in batch.doors_at(key)}
     if sorted(new_rooms) == sorted(key.rooms) and set(wanted) == {d for d, door in standing.items() if not door.dropped}:
         return {}
-    changes = {"rooms": {"from": list(key.rooms), "to": new_rooms}} if sorted(new_rooms) != sorted(key.rooms) else {}
+    old_rooms = list(key.rooms)
+    changes: dict[str, Any] = {}
+    if sorted(new_rooms) != sorted(old_rooms):
+        changes["rooms"] = {"from": old_rooms, "to": new_rooms}
     new_areas = sorted({area for device in facts if device.shared for area in device.areas})
     if new_areas != sorted(key.areas):
         changes["scope"] = {"from": {"areas": sorted(key.areas)}, "to": {"areas": new_areas}}
     key.rooms, key.areas = new_rooms, new_areas
     _regroup_doors(batch, key, standing, wanted)
     KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.id).update(rooms=key.rooms, areas=key.areas)
-    return changes or {"rooms": {"from": list(key.rooms), "to": new_rooms}}
+    return changes or {"rooms": {"from": old_rooms, "to": new_rooms}}
 
 
 def _regroup_doors(batch: KeyBatch, key: KeyCredential, standing: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -125,8 +132,6 @@ def _regroup_doors(batch: KeyBatch, key: KeyCredential, standing: dict[str, Any]
 
 def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
     """A key not handed over yet just becomes what it shall be; if it waited for its room it goes on, and its lead is reset."""
-    from sagas.models import Saga, SagaStatus
-
     if key.waiting_for == issue_key.ROOM and key.rooms:
         issue_key.go_on(batch, place, key, cause)
         return

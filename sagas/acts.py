@@ -1,0 +1,440 @@
+"""What a person, or a service on her behalf, may ask for: one function per act, each its own transaction.
+
+One rule: an act is refused here with a stable code, before any row, event or vendor call; API and console only translate.
+`act_id` names the intention (an Idempotency-Key or a form's token): the same id again changes nothing more.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
+from credentials import artifacts, locks
+from credentials.house import House, house
+from credentials.lifecycle import ACTIONS, State, may
+from credentials.models import Artifact, KeyCredential
+from credentials.services import KeyBatch
+from devices import selectors
+from lockservice.core import clock, tenancy
+from lockservice.core.places import Property
+from sagas.consumer import handle_body
+from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key
+from sagas.intake import PRIORITY_SECURITY, own_key
+from sagas.models import Alert, DeadLetter, OutboxEvent, Saga, SagaStatus
+from sagas.outbox import Cause
+from vendors.port.secrets import CardNumber, Pin, Token
+from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
+
+
+class Refused(Exception):
+    """An act was refused. `code` is the API's code without its prefix; `fields` name what was wrong in the input."""
+
+    def __init__(self, code: str, detail: str, fields: dict[str, str] | None = None) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.fields = fields or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts (`usr_…` or a service's name), and what the trace is."""
+
+    id: str
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What came of an act: the credential it is about, and the saga that works on it (None when nothing is left to do)."""
+
+    credential_id: str
+    saga_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssueCommand:
+    """A key asked for by hand. `ordinal` None takes the next free one (an additional key of the stay)."""
+
+    property_id: str
+    rooms: tuple[str, ...]
+    window: Window
+    holder_id: str
+    reservation_id: str | None = None
+    preferred_kinds: tuple[CredentialKind, ...] = ()
+    areas: tuple[str, ...] | None = None
+    floors: tuple[str, ...] = ()
+    intent: Intent = Intent.ADDITIONAL
+    channel_hint: str = ""
+
+
+def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
+    """Issues a key at the one installation its rooms are on.
+
+    Refused: NOT_FOUND (property), VALIDATION_FAILED (rooms unknown or on several installations, no kind fits, window over).
+    """
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        place = _house(tenant_id, command.property_id)
+        if command.window.valid_until <= now:
+            raise Refused("VALIDATION_FAILED", "the window is over", {"validUntil": "lies in the past"})
+        installation = _installation(tenant_id, place, command.rooms)
+        key_text = own_key("issue-by-hand", act_id)
+        earlier = KeyCredential.objects.filter(tenant_id=tenant_id, installation_id=installation, issue_key=key_text).first()
+        if earlier is not None:
+            return _act(earlier)
+        batch, incarnation, ordinal = _stay(tenant_id, command, installation, now)
+        request = issue_key.KeyRequest(
+            installation=selectors.installation(tenant_id, installation),
+            rooms=command.rooms,
+            window=command.window,
+            issue_key=key_text,
+            holder_id=command.holder_id,
+            reservation_id=command.reservation_id,
+            incarnation=incarnation,
+            ordinal=ordinal,
+            preferred_kinds=command.preferred_kinds,
+            areas=command.areas,
+            floors=command.floors,
+            intent=command.intent if ordinal else Intent.NEW,
+            channel_hint=command.channel_hint,
+            requested_by=actor.id,
+            id_verified=True,
+            grace_included=True,
+        )
+        key = _begin(batch, place, request, _cause(actor, command.reservation_id or ""))
+        batch.flush()
+        return _act(key)
+
+
+def update(
+    tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, window: Window | None = None,
+    valid_from: datetime | None = None, valid_until: datetime | None = None, rooms: tuple[str, ...] | None = None,
+    areas: tuple[str, ...] | None = None,
+) -> Act:  # fmt: skip
+    """Changes window (exactly as given, no grace added), rooms and areas.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED, CREDENTIAL_EXPIRED, VALIDATION_FAILED.
+    """
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        wanted = window or _merged_window(key, valid_from, valid_until)
+        saga_key = own_key("update-by-hand", key.id, act_id)
+        try:
+            update_key.begin(
+                batch, place, key, saga_key, cause, window=wanted, rooms=rooms, areas=areas, grace_included=True
+            )
+        except update_key.WindowOver as error:
+            raise Refused("CREDENTIAL_EXPIRED", "the new window is over") from error
+        except issue_key.NoDoors as error:
+            raise Refused("VALIDATION_FAILED", str(error), {"rooms": "no lock at this installation"}) from error
+
+    return _on_key(tenant_id, credential_id, "update", actor, do)
+
+
+def revoke(
+    tenant_id: str, credential_id: str, reason: RevokeReason, actor: Actor, act_id: str, *, reissue: bool | None = None,
+    kind: CredentialKind | None = None,
+) -> Act:  # fmt: skip
+    """Revokes. A key that is over already is a success without effect. Reason `lost` on a guest's key replaces it at once
+    unless `reissue` is False; the returned credential is then the successor. Refused: NOT_FOUND, VALIDATION_FAILED."""
+    successor: list[KeyCredential] = []
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        saga_key = own_key("revoke-by-hand", key.id, act_id)
+        wants_new = reason is RevokeReason.LOST and key.holder_kind == "guest" and reissue is not False
+        if wants_new and key.state in (State.ACTIVE, State.SUSPENDED):
+            made = _replace(batch, place, key, saga_key, cause, kind)
+            if made is not None:
+                successor.append(made)
+            return
+        revoke_key.begin(batch, key, reason, saga_key, cause)
+
+    act = _on_key(tenant_id, credential_id, "revoke", actor, do, refuse=False)
+    return _read_act(tenant_id, successor[0].id) if successor else act
+
+
+def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, kind: CredentialKind | None = None) -> Act:
+    """Replaces a lost key; the returned credential is the successor. Refused: NOT_FOUND, TRANSITION_REFUSED, VALIDATION_FAILED."""
+    successor: list[KeyCredential] = []
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        made = _replace(batch, place, key, own_key("replace-by-hand", key.id, act_id), cause, kind)
+        if made is not None:
+            successor.append(made)
+
+    _on_key(tenant_id, credential_id, "replace", actor, do)
+    return _read_act(tenant_id, successor[0].id)
+
+
+def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Actor, act_id: str) -> Act:
+    """Suspends an active key. Refused: NOT_FOUND, TRANSITION_REFUSED."""
+
+    def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
+        rest_key.suspend(batch, key, reason, own_key("suspend-by-hand", key.id, act_id), cause)
+
+    return _on_key(tenant_id, credential_id, "suspend", actor, do)
+
+
+def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
+    """Starts to resume a suspended key; it is active again when a door has confirmed.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED, CREDENTIAL_EXPIRED.
+    """
+
+    def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
+        try:
+            rest_key.unsuspend(batch, key, own_key("unsuspend-by-hand", key.id, act_id), cause)
+        except rest_key.KeyExpired as error:
+            raise Refused("CREDENTIAL_EXPIRED", "the key's window is over") from error
+
+    return _on_key(tenant_id, credential_id, "unsuspend", actor, do)
+
+
+def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None) -> Act:
+    """Moves on a key that waits for the desk. Where the lock learns card numbers, the number read at the desk is needed.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED (not waiting for the desk), CARD_ENCODER_OFFLINE (no number and no desk connected).
+    """
+    if card_number is None:
+        _require_waiting(tenant_id, credential_id)
+        raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        if key.waiting_for != issue_key.DESK:
+            raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+        issue_key.take_card(key, card_number)
+        issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
+
+    return _on_key(tenant_id, credential_id, "encode", actor, do)
+
+
+def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
+    """The desk has seen the guest's papers: a key that waits for identity goes on. Refused: NOT_FOUND, TRANSITION_REFUSED."""
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        if key.waiting_for != issue_key.IDENTITY:
+            raise Refused("TRANSITION_REFUSED", "the key does not wait for identity")
+        issue_key.go_on(batch, place, key, cause, id_verified=True)
+
+    return _on_key(tenant_id, credential_id, "encode", actor, do)
+
+
+def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
+    """Repairs doors that are still open; a failed key is issued anew, and the returned credential is its successor.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED.
+    """
+    successor: list[KeyCredential] = []
+
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+        if key.state == State.FAILED:
+            made = replace_key.reissue_failed(batch, place, key, cause)
+            if made is None:
+                raise Refused("TRANSITION_REFUSED", "a successor was issued already")
+            successor.append(made)
+            return
+        batch.retarget(key)
+        rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id, status__in=[SagaStatus.DEAD, SagaStatus.RETRY])
+        if not rows.update(status=SagaStatus.DUE, due_at=None, finished_at=None):
+            raise Refused("TRANSITION_REFUSED", "nothing is open on this key")
+        for door in batch.doors_at(key):
+            door.due_at, door.final, door.attempts = None, False, 0
+            batch.touch_door(door)
+
+    act = _on_key(tenant_id, credential_id, "retry", actor, do)
+    return _read_act(tenant_id, successor[0].id) if successor else act
+
+
+def retry_saga(tenant_id: str, saga_id: str) -> None:
+    """Makes a dead or waiting saga due now. Refused: NOT_FOUND, TRANSITION_REFUSED (it runs or is done)."""
+    with tenancy.tenant(tenant_id):
+        row = Saga.objects.filter(tenant_id=tenant_id, id=saga_id).first()
+        if row is None:
+            raise Refused("NOT_FOUND", "no such saga")
+        if row.credential_id:
+            batch = KeyBatch.load(tenant_id, [row.credential_id], clock.now())
+            for key in batch.keys.values():
+                batch.retarget(key)
+                for door in batch.doors_at(key):
+                    door.due_at, door.final, door.attempts = None, False, 0
+                    batch.touch_door(door)
+            batch.flush()
+        waiting = Saga.objects.filter(tenant_id=tenant_id, id=saga_id, status__in=[SagaStatus.DEAD, SagaStatus.RETRY])
+        if not waiting.update(status=SagaStatus.DUE, due_at=None, finished_at=None):
+            raise Refused("TRANSITION_REFUSED", "the saga is not waiting or dead")
+
+
+def replay_dead_letter(tenant_id: str, letter_id: int, actor: Actor) -> str:
+    """Handles a dead letter again and says what came of it. One that fails again is buried again, with the new reason.
+
+    Refused: NOT_FOUND (also one that was replayed already).
+    """
+    with tenancy.tenant(tenant_id):
+        rows = DeadLetter.objects.select_for_update().filter(tenant_id=tenant_id, id=letter_id, replayed_at__isnull=True)
+        row = next(iter(rows), None)
+        if row is None:
+            raise Refused("NOT_FOUND", "no such dead letter, or it was replayed")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT clock_timestamp()")
+            row.replayed_at, row.replayed_by = cursor.fetchone()[0], actor.id
+        row.save(update_fields=["replayed_at", "replayed_by"])
+    if row.source == "outbox":
+        return _unblock(tenant_id, row)
+    return handle_body(row.topic, row.ordering_key, bytes(row.body))
+
+
+def _unblock(tenant_id: str, row: DeadLetter) -> str:
+    """Lets the events of a key that a refused one had blocked go out again, in order."""
+    with tenancy.tenant(tenant_id):
+        rows = OutboxEvent.objects.filter(tenant_id=tenant_id, ordering_key=row.ordering_key, blocked=True)
+        rows.update(blocked=False, attempts=0)
+    return "unblocked"
+
+
+def acknowledge_alert(tenant_id: str, alert_id: str, actor: Actor) -> None:
+    """Notes that somebody has seen the alert. Refused: NOT_FOUND."""
+    with tenancy.tenant(tenant_id):
+        rows = Alert.objects.filter(tenant_id=tenant_id, id=alert_id, acknowledged_at__isnull=True)
+        if not rows.update(acknowledged_at=clock.now(), acknowledged_by=actor.id):
+            raise Refused("NOT_FOUND", "no such open alert")
+
+
+def exchange(tenant_id: str, reference: str, actor: Actor, key: str) -> tuple[Artifact, KeyCredential, Pin | Token]:
+    """Hands over an artifact once. Refused: NOT_FOUND, TRANSITION_REFUSED (used, or the key is not active)."""
+    with tenancy.tenant(tenant_id):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT clock_timestamp()")
+            real_now = cursor.fetchone()[0]
+        try:
+            row, value = artifacts.exchange(tenant_id, reference, actor.id, key, real_now)
+        except artifacts.NoSuchReference as error:
+            raise Refused("NOT_FOUND", "no such reference") from error
+        except artifacts.AlreadyExchanged as error:
+            raise Refused("TRANSITION_REFUSED", "the reference was used or is no longer good") from error
+        credential = KeyCredential.objects.get(tenant_id=tenant_id, id=row.credential_id)
+        if credential.state not in (State.ACTIVE, State.SUSPENDED):
+            raise Refused("TRANSITION_REFUSED", "the key is not active")
+        return row, credential, value
+
+
+def reveal_pin(tenant_id: str, credential_id: str) -> Pin | None:
+    """Opens a key's PIN for a permitted clerk; None when it has none. The caller records who saw it and why."""
+    with tenancy.tenant(tenant_id):
+        row = artifacts.current(tenant_id, [credential_id]).get(credential_id)
+        return artifacts.open_pin(row) if row is not None else None
+
+
+def new_act_id() -> str:
+    """Makes an id for an intention that brought none."""
+    return uuid.uuid4().hex
+
+
+def _on_key(
+    tenant_id: str,
+    credential_id: str,
+    action: str,
+    actor: Actor,
+    do: Callable[[KeyBatch, House, KeyCredential, Cause], None],
+    *,
+    refuse: bool = True,
+) -> Act:
+    with tenancy.tenant(tenant_id):
+        batch = _locked(tenant_id, credential_id)
+        key = batch.keys[credential_id]
+        if refuse and not may(action, key.state):
+            raise Refused("TRANSITION_REFUSED", f"{action} is not possible while {key.state}")
+        do(batch, house(tenant_id, key.property_id), key, _cause(actor, key.reservation_id or key.id))
+        batch.flush()
+        return _act(key)
+
+
+def _locked(tenant_id: str, credential_id: str) -> KeyBatch:
+    """Locks the credential; with a reservation, that first and then all of its keys."""
+    plain = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values_list("reservation_id").first()
+    if plain is None:
+        raise Refused("NOT_FOUND", "no such credential")
+    if plain[0]:
+        locks.lock_reservation(tenant_id, plain[0])
+    return KeyBatch.load(tenant_id, [credential_id], clock.now())
+
+
+def _replace(
+    batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, kind: CredentialKind | None
+) -> KeyCredential | None:
+    try:
+        return replace_key.begin(batch, place, key, saga_key, cause, kind=kind)
+    except issue_key.NoKindFits as error:
+        raise Refused("VALIDATION_FAILED", str(error), {"kind": "not possible at these doors"}) from error
+
+
+def _begin(batch: KeyBatch, place: House, request: issue_key.KeyRequest, cause: Cause) -> KeyCredential:
+    try:
+        return issue_key.begin(batch, place, request, cause)
+    except issue_key.NoDoors as error:
+        raise Refused("VALIDATION_FAILED", str(error), {"rooms": "a room has no lock"}) from error
+    except issue_key.NoKindFits as error:
+        raise Refused("VALIDATION_FAILED", str(error), {"preferredKinds": "not possible at these doors"}) from error
+
+
+def _house(tenant_id: str, property_id: str) -> House:
+    try:
+        return house(tenant_id, property_id)
+    except Property.DoesNotExist as error:
+        raise Refused("NOT_FOUND", "no such property") from error
+
+
+def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
+    devices = [d for d in selectors.property_devices(tenant_id, place.property_id) if not d.shared]
+    homes = {room: {d.installation_id for d in devices if room in d.rooms} for room in rooms}
+    common = set.intersection(*homes.values()) if homes else set()
+    if not common:
+        raise Refused("VALIDATION_FAILED", "the rooms have no lock system in common", {"rooms": "unknown or on several"})
+    return min(common)
+
+
+def _stay(tenant_id: str, command: IssueCommand, installation: str, now: datetime) -> tuple[KeyBatch, int, int]:
+    if command.reservation_id is None:
+        return KeyBatch(tenant_id, now), 1, 0
+    row = locks.lock_reservation(tenant_id, command.reservation_id)
+    batch = KeyBatch.load_reservation(tenant_id, command.reservation_id, now)
+    incarnation = row.incarnation if row else 1
+    taken = [k.ordinal for k in batch.keys.values() if k.incarnation == incarnation and k.installation_id == installation]
+    return batch, incarnation, max(taken, default=-1) + 1
+
+
+def _merged_window(key: KeyCredential, valid_from: datetime | None, valid_until: datetime | None) -> Window | None:
+    if valid_from is None and valid_until is None:
+        return None
+    try:
+        return Window(valid_from or key.valid_from, valid_until or key.valid_until)
+    except ValueError as error:
+        raise Refused("VALIDATION_FAILED", str(error), {"validUntil": "must lie after validFrom"}) from error
+
+
+def _require_waiting(tenant_id: str, credential_id: str) -> None:
+    with tenancy.tenant(tenant_id):
+        row = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).first()
+        if row is None:
+            raise Refused("NOT_FOUND", "no such credential")
+        if row.state not in ACTIONS["encode"] or row.waiting_for != issue_key.DESK:
+            raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+
+
+def _act(key: KeyCredential) -> Act:
+    row = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id).order_by("-position").first()
+    return Act(key.id, row.id if row else None)
+
+
+def _read_act(tenant_id: str, credential_id: str) -> Act:
+    with tenancy.tenant(tenant_id):
+        return _act(KeyCredential.objects.get(tenant_id=tenant_id, id=credential_id))
+
+
+def _cause(actor: Actor, correlation: str) -> Cause:
+    return Cause(correlation_id=correlation, trace_id=actor.trace_id, actor=actor.id)
+
