@@ -32,7 +32,7 @@ from sagas.bus.held import Held, HeldDeliveries, handle_of
 from sagas.bus.port import BusError, BusMessage, BusUnavailable, Delivery, check_messages
 from sagas.bus.pubsub_clients import PubSubClients, bus_error, failures_named
 from sagas.bus.pubsub_pulling import CALL_TIMEOUT_S, LeaseKeeper, Puller, in_parts
-from sagas.bus.topology import Topology, subscription_for, subscription_name
+from sagas.bus.topology import Topology, subscription_name
 
 LONGEST_DELAY_S = 600
 """The longest acknowledgement deadline that Pub/Sub grants (Source: google.pubsub.v1 ModifyAckDeadlineRequest)."""
@@ -258,7 +258,7 @@ class GooglePubSubBus:
         self._provision(Topology((topic,), tuple(wanted)))
 
     def _make_subscription(self, topic: str, group: str) -> None:
-        wanted = subscription_for(topic, group, self._topology)
+        wanted = self._topology.subscription(topic, group)
         topics = {topic} | ({wanted.dead_letter_topic} if wanted.dead_letter_topic else set())
         self._provision(Topology(tuple(sorted(topics)), (wanted,)))
 

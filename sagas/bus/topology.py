@@ -52,6 +52,13 @@ class Topology:
     topics: tuple[str, ...]
     subscriptions: tuple[SubscriptionDeclaration, ...]
 
+    def subscription(self, topic: str, group: str) -> SubscriptionDeclaration:
+        """The declared subscription, or the default for a group that is not this service's own, a test's for example."""
+        for declaration in self.subscriptions:
+            if (declaration.topic, declaration.group) == (topic, group):
+                return declaration
+        return SubscriptionDeclaration(topic, group)
+
 
 def subscription_name(topic: str, group: str) -> str:
     return f"{topic}.{group}"
@@ -79,11 +86,3 @@ def from_registry() -> Topology:
     from sagas.events import registry  # the registry reads its schemas on import; a bus without topology does not need it
 
     return declare(consumed=registry.consumed(), produced=registry.produced())
-
-
-def subscription_for(topic: str, group: str, topology: Topology) -> SubscriptionDeclaration:
-    """The declared subscription, or the default for a group that is not this service's own, a test's for example."""
-    for subscription in topology.subscriptions:
-        if (subscription.topic, subscription.group) == (topic, group):
-            return subscription
-    return SubscriptionDeclaration(topic, group)
