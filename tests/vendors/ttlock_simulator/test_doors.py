@@ -525,6 +525,7 @@ def test_records_older_than_six_months_are_gone(tenant: Tenant) -> None:
     tenant.attempt("000001")
     at(tenant, MONDAY_NOON + 190 * DAY)
     tenant.attempt("000002")
+    tenant.token = tenant.sign_in()["access_token"]
     assert [r["keyboardPwd"] for r in tenant.call("lockRecord/list", lockId=tenant.lock)["list"]] == ["000002"]
 
 

@@ -26,9 +26,7 @@ def held(tenant: Tenant) -> tuple[int, int]:
     return len(dump["cloud"]["passcodes"]), len(dump["door"]["passcodes"])
 
 
-@pytest.mark.parametrize(
-    ("effect", "codes"), [("drop_before", (0, 0)), ("apply_then_drop", (1, 1)), ("cut", (1, 1))]
-)
+@pytest.mark.parametrize(("effect", "codes"), [("drop_before", (0, 0)), ("apply_then_drop", (1, 1)), ("cut", (1, 1))])
 def test_connection_breaks_with_or_without_effect(tenant: Tenant, effect: str, codes: tuple[int, int]) -> None:
     tenant.fault(path=ADD, effect=effect)
     with pytest.raises(requests.RequestException):
@@ -56,9 +54,7 @@ def test_answer_never_comes(tenant: Tenant, effect: str, codes: tuple[int, int])
         ("apply_then_errcode1", 200, '{"errcode":1,', (1, 1)),
     ],
 )
-def test_answer_is_not_what_was_expected(
-    tenant: Tenant, effect: str, status: int, body: str, codes: tuple[int, int]
-) -> None:
+def test_answer_is_not_what_was_expected(tenant: Tenant, effect: str, status: int, body: str, codes: tuple[int, int]) -> None:
     tenant.fault(path=ADD, effect=effect)
     answer = add(tenant)
     assert (answer.status_code, answer.text[: len(body)]) == (status, body)

@@ -107,9 +107,7 @@ def test_lock_without_gateway_pushes_only_when_a_phone_uploads(tenant: Tenant, r
 
 def test_owner_who_never_signed_in_with_the_application_gets_no_push(simulator: Simulator, receiver: Receiver) -> None:
     simulator.post("/seed", {"account": {"clientId": "silent", "username": "silent", "callbackUrl": receiver.url}})
-    lock = simulator.post(
-        "/seed", {"account": {"clientId": "silent"}, "gateways": [{}], "locks": [{}]}
-    )["locks"][0]["lockId"]
+    lock = simulator.post("/seed", {"account": {"clientId": "silent"}, "gateways": [{}], "locks": [{}]})["locks"][0]["lockId"]
     simulator.post("/try", {"device": lock, "kind": "pin_code", "value": "000001"})
     flush(simulator)
     assert receiver.bodies == []

@@ -31,12 +31,11 @@ WEEKDAYS: dict[int, frozenset[int]] = {
 
 
 class Why(StrEnum):
-    """The reason word of an attempt; the first four open the door."""
+    """The reason word of an attempt; the first three open the door."""
 
     VALID = "valid"
     PASSAGE_MODE = "passage_mode"
     REMOTE = "remote"
-    MECHANICAL = "mechanical"
     UNKNOWN_CREDENTIAL = "unknown_credential"
     NOT_YET_VALID = "not_yet_valid"
     EXPIRED = "expired"
@@ -54,7 +53,7 @@ class Why(StrEnum):
     WRONG_HOURS = "wrong_hours"
 
 
-OPENING = frozenset({Why.VALID, Why.PASSAGE_MODE, Why.REMOTE, Why.MECHANICAL})
+OPENING = frozenset({Why.VALID, Why.PASSAGE_MODE, Why.REMOTE})
 
 
 @dataclass(slots=True)
