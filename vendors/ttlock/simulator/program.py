@@ -11,6 +11,7 @@ import gc
 import json
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from .wire import HttpServer
 from .world import World
 
 SAVE_EVERY_S = 1.0
+SAVE_SHARE = 20
+"""Saving stops the answers: it may take one twentieth of the time, so a big state is saved less often."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,6 +56,7 @@ class _Program:
         state = statefile.load(options.state_file) if options.state_file else None
         self._world = World(state, options.region)
         self._saved_at = 0
+        self._save_took_s = 0.0
         if options.seed_file:
             _seed_from(self._world, options.seed_file)
         self._services = assemble(self._world)
@@ -72,7 +76,7 @@ class _Program:
         sys.stdout.flush()
         while not stopped.is_set():
             try:
-                await asyncio.wait_for(stopped.wait(), SAVE_EVERY_S)
+                await asyncio.wait_for(stopped.wait(), max(SAVE_EVERY_S, self._save_took_s * SAVE_SHARE))
             except TimeoutError:
                 self._save_if_changed()
         await cloud.stop()
@@ -85,8 +89,10 @@ class _Program:
             self._save()
 
     def _save(self) -> None:
+        began = time.monotonic()
         if self._options.state_file:
             statefile.save(self._world.state, self._options.state_file)
+        self._save_took_s = time.monotonic() - began
         self._saved_at = self._world.changes
 
 
