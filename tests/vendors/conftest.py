@@ -37,8 +37,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if over_http and not harness.over_http:
             continue
         choices = {"kind": manifest.kinds, "trouble": [t for t in harness.troubles if t in _asked(metafunc)]}
-        for chosen in itertools.product(*(choices[w] for w in wants)):
-            rows.append(pytest.param(harness, *chosen, id="-".join([name, *chosen])))
+        rows += [
+            pytest.param(harness, *chosen, id="-".join([name, *chosen]))
+            for chosen in itertools.product(*(choices[w] for w in wants))
+        ]
     metafunc.parametrize([*names, *wants], rows, indirect=names, scope="session")
 
 

@@ -5,13 +5,13 @@ A vendor's folder here has a `harness.py` with `HARNESSES`: a Harness by name.
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import random
 import secrets
 import subprocess
 import sys
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from vendors import registry
 from vendors.port.clock import Clock, SystemClock
@@ -227,12 +228,18 @@ class Simulator:
         self.process.stdout.close()
 
     def post(self, path: str, body: object) -> Any:
-        request = urllib.request.Request(
-            self.control + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+        return self._asked("POST", path, json.dumps(body).encode())
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.control + path, timeout=10) as answer:
-            return json.load(answer)
+        return self._asked("GET", path, None)
+
+    def _asked(self, method: str, path: str, body: bytes | None) -> Any:
+        connection = http.client.HTTPConnection(urlsplit(self.control).netloc, timeout=10)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, content
+            return json.loads(content)
+        finally:
+            connection.close()

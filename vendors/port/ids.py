@@ -21,7 +21,7 @@ LockDeviceId = NewType("LockDeviceId", str)
 InstallationId = NewType("InstallationId", str)
 
 PREFIXES = frozenset(
-    "tnt ppt rsv rmu gst usr key mky lck enc dev kca whk vad evt sag alt tk".split()  # noqa: SIM905 - easier to read
+    "tnt ppt rsv rmu gst usr key mky lck enc dev kca whk vad evt sag alt tk".split()
 )
 """Prefixes in use, without the underscore. `prop_` is accepted inbound in place of `ppt_`."""
 

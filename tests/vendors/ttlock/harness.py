@@ -14,9 +14,7 @@ from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.port.secrets import Token
 from vendors.port.types import CredentialKind, Door
 
-CHANGING = frozenset(
-    "add addForReversedCardNumber get send change changePeriod delete deleteByCode freeze unfreeze".split()
-)
+CHANGING = frozenset("add addForReversedCardNumber get send change changePeriod delete deleteByCode freeze unfreeze".split())
 
 
 def is_changing(path: str) -> bool:
