@@ -134,7 +134,15 @@ def unsuspended(key: KeyCredential, reason: str, by: str, at: datetime) -> dict[
 
 
 def vendor_error(
-    key: KeyCredential, *, operation: str, code: str, message: str, attempts: int, final: bool, device_id: str | None, at: datetime
+    key: KeyCredential,
+    *,
+    operation: str,
+    code: str,
+    message: str,
+    attempts: int,
+    final: bool,
+    device_id: str | None,
+    at: datetime,
 ) -> dict[str, Any]:
     """Payload of `lock.vendor.error.v1`. `environment` is where the installation lives."""
     data: dict[str, Any] = {

@@ -101,9 +101,7 @@ class KeyCredential(models.Model):
                 name="credential_revoke_reason",
             ),
             models.UniqueConstraint(fields=["tenant_id", "id"], name="credential_in_tenant"),
-            models.UniqueConstraint(
-                fields=["tenant_id", "installation_id", "issue_key"], name="credential_once_per_issue_key"
-            ),
+            models.UniqueConstraint(fields=["tenant_id", "installation_id", "issue_key"], name="credential_once_per_issue_key"),
             models.UniqueConstraint(
                 fields=["tenant_id", "reservation_id", "incarnation", "installation_id", "ordinal"],
                 condition=models.Q(state__in=sorted(LIVE), reservation_id__isnull=False),
@@ -153,7 +151,8 @@ class CredentialDoor(models.Model):
     """A credential at one door: what the door is known to carry, and the open call if there is one.
 
     `dropped` doors (a room that was moved out of) shall carry nothing. `verb` is written before a call and cleared when its
-    effect is known; `rounds` counts keys taken back here, so that giving one anew is a new effect; `attempts` counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
+    effect is known; `rounds` counts keys taken back here, so that giving one anew is a new
+    effect; `attempts` counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
     """
 
     tenant_id = models.CharField(max_length=64)

@@ -106,7 +106,12 @@ def _round(tenant_id: str, wishes: list[PinWish], given: dict[str, Pin | Excepti
             given[wish.credential_id] = error
             continue
         drawn[wish.credential_id] = (pin, crypto.blind_index("artifact", tenant_id, pin.reveal()))
-    rows = [(tenant_id, d, drawn[w.credential_id][1], w.credential_id) for w in wishes if w.credential_id in drawn for d in w.device_ids]
+    rows = [
+        (tenant_id, d, drawn[w.credential_id][1], w.credential_id)
+        for w in wishes
+        if w.credential_id in drawn
+        for d in w.device_ids
+    ]
     got: dict[str, list[str]] = {}
     for device, credential in _insert(tenant_id, sorted(rows, key=lambda row: row[1:3])):
         got.setdefault(credential, []).append(device)
@@ -125,7 +130,7 @@ def _round(tenant_id: str, wishes: list[PinWish], given: dict[str, Pin | Excepti
 
 
 def _insert(tenant_id: str, rows: Sequence[tuple[str, str, bytes, str]]) -> list[tuple[str, str]]:
-    return insert_returning(  # type: ignore[return-value]
+    return insert_returning(
         "credentials_pinslot", _COLUMNS, rows, on_conflict="DO NOTHING", returning="device_id, credential_id"
     )
 

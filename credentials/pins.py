@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from itertools import pairwise
 
 from vendors.port.secrets import Pin
 
@@ -45,10 +46,9 @@ def is_trivial(digits: str) -> bool:
     third, or a palindrome of pairs such as 121212."""
     if len(set(digits)) < 3:
         return True
-    steps = {(int(b) - int(a)) % 10 for a, b in zip(digits, digits[1:], strict=False)}
+    steps = {(int(b) - int(a)) % 10 for a, b in pairwise(digits)}
     if steps in ({1}, {9}):
         return True
     return any(
-        len(digits) % size == 0 and digits == digits[:size] * (len(digits) // size)
-        for size in range(1, len(digits) // 2 + 1)
+        len(digits) % size == 0 and digits == digits[:size] * (len(digits) // size) for size in range(1, len(digits) // 2 + 1)
     )

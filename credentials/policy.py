@@ -81,9 +81,7 @@ class KeyKindPolicy:
             return None
         return valid_from - timedelta(hours=self.issue_lead_hours)
 
-    def order_kinds(
-        self, preferred: Sequence[CredentialKind], channel_hint: str | None
-    ) -> tuple[CredentialKind, ...]:
+    def order_kinds(self, preferred: Sequence[CredentialKind], channel_hint: str | None) -> tuple[CredentialKind, ...]:
         """Returns every acceptable kind, best first and without repetition."""
         wanted = tuple(preferred) or self.kinds
         by_channel = CHANNEL_KINDS.get(channel_hint or "", ())

@@ -35,7 +35,7 @@ _STATUS = {
 
 
 class UnusableBooking(Exception):
-    """The event cannot be applied: it names an unknown property, or a window that cannot be completed. Goes to a dead letter."""
+    """The event cannot be applied: an unknown property, a window that cannot be completed. Goes to a dead letter."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)

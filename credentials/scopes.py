@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from vendors.port.types import Area
 
-_FIXED = {"rooms:assigned": "rooms_assigned", "rooms:all": "rooms_all", "areas:all": "areas_all", "back_of_house": "back_of_house"}
+_FIXED = {
+    "rooms:assigned": "rooms_assigned",
+    "rooms:all": "rooms_all",
+    "areas:all": "areas_all",
+    "back_of_house": "back_of_house",
+}
 
 
 @dataclass(frozen=True, slots=True)

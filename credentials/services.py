@@ -30,8 +30,8 @@ _KEY_COLUMNS = {
 }  # fmt: skip
 _DOOR_COLUMNS = {
     "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",
-    "carried_version": "int", "rounds": "int", "vendor_ref_sealed": "bytea", "propagation": "text", "effective_not_after": "timestamptz",
-    "verb": "text", "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
+    "carried_version": "int", "rounds": "int", "vendor_ref_sealed": "bytea", "propagation": "text",
+    "effective_not_after": "timestamptz", "verb": "text", "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
     "error_code": "text", "error_reason": "text", "resume_token_sealed": "bytea",
 }  # fmt: skip
 _TRANSITION_COLUMNS = {
@@ -158,13 +158,33 @@ class KeyBatch:
         update_rows("credentials_credentialdoor", ("id", "bigint"), _DOOR_COLUMNS, rows)
 
     def _tell(
-        self, key: KeyCredential, move: str, source: str, target: str, subject: str, data: Mapping[str, Any], cause: Cause, reason: str
+        self,
+        key: KeyCredential,
+        move: str,
+        source: str,
+        target: str,
+        subject: str,
+        data: Mapping[str, Any],
+        cause: Cause,
+        reason: str,
     ) -> None:
         key.event_sequence += 1
         event_id = outbox.new_event_id()
         self._emissions.append(Emission(event_id, subject, key.id, key.event_sequence, data, cause))
         self._transitions.append(
-            (self.tenant_id, key.id, key.event_sequence, move, source, str(target), subject, event_id, cause.actor, reason[:40], self.now)
+            (
+                self.tenant_id,
+                key.id,
+                key.event_sequence,
+                move,
+                source,
+                str(target),
+                subject,
+                event_id,
+                cause.actor,
+                reason[:40],
+                self.now,
+            )
         )
 
     def _forget(self) -> None:
@@ -177,7 +197,9 @@ class KeyBatch:
 
 def settle_summary(key: KeyCredential, doors: list[CredentialDoor]) -> None:
     """Brings the credential's propagation, its bound and `open_work` in step with its doors."""
-    relevant = [door for door in doors if not (door.dropped and door.state in (DoorState.NONE, DoorState.ABSENT) and not door.verb)]
+    relevant = [
+        door for door in doors if not (door.dropped and door.state in (DoorState.NONE, DoorState.ABSENT) and not door.verb)
+    ]
     bounds = [door.effective_not_after for door in relevant if door.effective_not_after]
     key.open_work = not is_settled(key, doors)
     if any(door.verb for door in relevant) or not relevant:

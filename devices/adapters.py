@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from devices.limits import SharedLimit
@@ -70,7 +71,7 @@ def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
         settings=json.loads(opened),
         secrets={name: Token(value) for name, value in json.loads(secrets).items()},
         clock=vendor_clock(),
-        rng=random.Random(),
+        rng=random.Random(),  # noqa: S311 - nonces and jitter, never PINs
         sleep=time.sleep,
         limiter=_limiter(facts),
     )
@@ -92,14 +93,12 @@ class ObservedClock:
         self._ahead_s: float | None = None
         self._system: Clock = SystemClock()
 
-    def observe(self, hotel_now: object) -> None:
+    def observe(self, hotel_now: datetime) -> None:
         """Notes the hotel's instant as just read from the database."""
-        self._ahead_s = hotel_now.timestamp() - time.time()  # type: ignore[attr-defined]
+        self._ahead_s = hotel_now.timestamp() - time.time()
 
-    def now(self):  # type: ignore[no-untyped-def]
+    def now(self) -> datetime:
         """Returns the hotel's present instant; the machine's until something was observed."""
-        from datetime import timedelta
-
         return self._system.now() + timedelta(seconds=self._ahead_s or 0.0)
 
 

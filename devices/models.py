@@ -47,9 +47,7 @@ class LockDevice(models.Model):
     id = models.CharField(max_length=64, primary_key=True)
     tenant_id = models.CharField(max_length=64)
     property_id = models.CharField(max_length=64)
-    installation = models.ForeignKey(
-        VendorInstallation, on_delete=models.PROTECT, related_name="devices", db_constraint=False
-    )
+    installation = models.ForeignKey(VendorInstallation, on_delete=models.PROTECT, related_name="devices", db_constraint=False)
     external_id = models.CharField(max_length=64)
     label = models.CharField(max_length=120)
     rooms = ArrayField(models.CharField(max_length=64), default=list, blank=True)
@@ -85,6 +83,4 @@ class CallCount(models.Model):
     calls = models.BigIntegerField(default=0)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["tenant_id", "installation_id", "month"], name="call_count_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id", "month"], name="call_count_once")]

@@ -78,12 +78,12 @@ def forget() -> None:
 
 def property_devices(tenant_id: str, property_id: str) -> tuple[DeviceFacts, ...]:
     """Returns the active devices of a property, in a stable order."""
-    return _keep(("property", tenant_id, property_id), lambda: _read_property(tenant_id, property_id))  # type: ignore[no-any-return]
+    return _keep(("property", tenant_id, property_id), lambda: _read_property(tenant_id, property_id))
 
 
 def property_installations(tenant_id: str, property_id: str) -> tuple[InstallationFacts, ...]:
     """Returns the active installations of a property, by id."""
-    return _keep(("installations", tenant_id, property_id), lambda: _read_installations(tenant_id, property_id))  # type: ignore[no-any-return]
+    return _keep(("installations", tenant_id, property_id), lambda: _read_installations(tenant_id, property_id))
 
 
 def installation(tenant_id: str, installation_id: str) -> InstallationFacts:
@@ -91,7 +91,7 @@ def installation(tenant_id: str, installation_id: str) -> InstallationFacts:
     found = _keep(("installation", tenant_id, installation_id), lambda: _read_installation(tenant_id, installation_id))
     if found is None:
         raise UnknownDevice(installation_id)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def devices(tenant_id: str, property_id: str, ids: Iterable[str]) -> dict[str, DeviceFacts]:

@@ -125,9 +125,7 @@ def update(
         wanted = window or _merged_window(key, valid_from, valid_until)
         saga_key = own_key("update-by-hand", key.id, act_id)
         try:
-            update_key.begin(
-                batch, place, key, saga_key, cause, window=wanted, rooms=rooms, areas=areas, grace_included=True
-            )
+            update_key.begin(batch, place, key, saga_key, cause, window=wanted, rooms=rooms, areas=areas, grace_included=True)
         except update_key.WindowOver as error:
             raise Refused("CREDENTIAL_EXPIRED", "the new window is over") from error
         except issue_key.NoDoors as error:
@@ -159,7 +157,10 @@ def revoke(
 
 
 def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, kind: CredentialKind | None = None) -> Act:
-    """Replaces a lost key; the returned credential is the successor. Refused: NOT_FOUND, TRANSITION_REFUSED, VALIDATION_FAILED."""
+    """Replaces a lost key; the returned credential is the successor.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED, VALIDATION_FAILED.
+    """
     successor: list[KeyCredential] = []
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
@@ -437,4 +438,3 @@ def _read_act(tenant_id: str, credential_id: str) -> Act:
 
 def _cause(actor: Actor, correlation: str) -> Cause:
     return Cause(correlation_id=correlation, trace_id=actor.trace_id, actor=actor.id)
-

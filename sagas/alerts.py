@@ -36,7 +36,19 @@ def raise_alerts(tenant_id: str, alerts: list[NewAlert], now: datetime) -> None:
         "sagas_alert",
         _COLUMNS,
         [
-            (new_id("alt"), tenant_id, a.property_id, a.key, a.code, a.severity, a.runbook, a.detail[:300], a.credential_id, now, "")
+            (
+                new_id("alt"),
+                tenant_id,
+                a.property_id,
+                a.key,
+                a.code,
+                a.severity,
+                a.runbook,
+                a.detail[:300],
+                a.credential_id,
+                now,
+                "",
+            )
             for a in alerts
         ],
         on_conflict="(tenant_id, key) DO NOTHING",

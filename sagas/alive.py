@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import uuid
 from types import TracebackType
+from typing import Self
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection
@@ -28,7 +29,7 @@ class SignsOfLife:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> SignsOfLife:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

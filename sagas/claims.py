@@ -67,6 +67,7 @@ def claim_lanes(owner: str, limit: int, held: Sequence[str], only: Sequence[str]
 
     `only` restricts the claim to lanes of the given names.
     """
+    names = list(only) if only is not None else None
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -81,7 +82,8 @@ def claim_lanes(owner: str, limit: int, held: Sequence[str], only: Sequence[str]
                 WHERE s.status = 'running' AND (l.lease_until IS NULL OR l.lease_until < clock_timestamp())
             ), wanted AS (
                 SELECT l.key FROM sagas_lane l JOIN (
-                    SELECT lane, min(priority) AS priority FROM (SELECT * FROM due UNION ALL SELECT * FROM stranded) x GROUP BY lane
+                    SELECT lane, min(priority) AS priority
+                    FROM (SELECT * FROM due UNION ALL SELECT * FROM stranded) x GROUP BY lane
                 ) w ON w.lane = l.key
                 WHERE (l.lease_until IS NULL OR l.lease_until < clock_timestamp()) AND NOT l.key = ANY(%s)
                   AND (%s::text[] IS NULL OR l.key = ANY(%s::text[]))
@@ -91,13 +93,11 @@ def claim_lanes(owner: str, limit: int, held: Sequence[str], only: Sequence[str]
                 lease_until = clock_timestamp() + make_interval(secs => %s)
             FROM wanted WHERE l.key = wanted.key RETURNING l.key, l.token, l.width
             """,
-            [list(held), only, only, limit, owner, LEASE_S],
+            [list(held), names, names, limit, owner, LEASE_S],
         )
         taken = {key: (token, width) for key, token, width in cursor.fetchall()}
         if taken:
-            cursor.execute(
-                "UPDATE sagas_saga SET status = 'due' WHERE status = 'running' AND lane = ANY(%s)", [list(taken)]
-            )
+            cursor.execute("UPDATE sagas_saga SET status = 'due' WHERE status = 'running' AND lane = ANY(%s)", [list(taken)])
     return taken
 
 
@@ -213,4 +213,5 @@ def idle_lanes(lanes: Sequence[str]) -> set[str]:
 
 def _work(row: tuple[Any, ...]) -> Work:
     args = json.loads(row[11]) if isinstance(row[11], str) else row[11]
-    return Work(*row[:11], args=args, cause=Cause(row[12], row[13], row[14], row[15]))
+    cause = Cause(*row[12:16])
+    return Work(*row[:11], args, cause)  # type: ignore[call-arg]  # the row holds the first eleven fields in order

@@ -95,8 +95,8 @@ def handle_body(topic: str, key: str, body: bytes) -> str:
         _bury(event, topic, key, body, str(code), refused.detail)
     except (OperationalError, InterfaceError):
         raise
-    except Exception as error:  # noqa: BLE001 - our bug: kept with its reason, loud, and replayable after the fix
-        log.error("consumer.bug", topic=topic, exc_info=error)
+    except Exception as error:
+        log.exception("consumer.bug", topic=topic)
         _bury(event, topic, key, body, "INTERNAL_ERROR", type(error).__name__)
     return "buried"
 

@@ -72,7 +72,13 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
     if isinstance(event, PaymentCaptured):
         return _payment(event, cause, now)
     if isinstance(event, UserDeactivated):
-        return _bulk(event.tenant_id, sha256_key(event.user_id, "mass-revoke-iam"), {"holderId": event.user_id, "trigger": "user.deactivated"}, cause, now)
+        return _bulk(
+            event.tenant_id,
+            sha256_key(event.user_id, "mass-revoke-iam"),
+            {"holderId": event.user_id, "trigger": "user.deactivated"},
+            cause,
+            now,
+        )
     if isinstance(event, PropertyDeactivated):
         args = {"propertyId": event.property_id, "trigger": "property.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.property_id, "mass-revoke-property"), args, cause, now)

@@ -21,7 +21,7 @@ PAGE = 50
 
 
 def sweep() -> int:
-    """Revokes live keys whose window and grace are over; returns how many. Own transactions; safe to repeat and to run twice."""
+    """Revokes live keys whose window and grace are over; returns how many. Own transactions; safe to run twice."""
     ended = 0
     for tenant_id, ids in _due().items():
         for first in range(0, len(ids), PAGE):

@@ -27,13 +27,22 @@ def take(consumer: str, envelope: Envelope, now: datetime) -> bool:
 
 
 def bury(
-    tenant_id: str, source: str, topic: str, body: bytes, code: str, detail: str, *, key: str = "", event_id: str = "", subject: str = ""
+    tenant_id: str,
+    source: str,
+    topic: str,
+    body: bytes,
+    code: str,
+    detail: str,
+    *,
+    key: str = "",
+    event_id: str = "",
+    subject: str = "",
 ) -> None:
     """Keeps a message that cannot be handled, with the reason; the same message again only counts up. Inside a queue block."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO sagas_deadletter (tenant_id, source, topic, ordering_key, event_id, subject, body, digest, code, detail,"
-            " count, first_at, last_at, replayed_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, clock_timestamp(),"
+            "INSERT INTO sagas_deadletter (tenant_id, source, topic, ordering_key, event_id, subject, body, digest, code,"
+            " detail, count, first_at, last_at, replayed_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, clock_timestamp(),"
             " clock_timestamp(), '') ON CONFLICT (tenant_id, source, topic, digest) WHERE replayed_at IS NULL"
             " DO UPDATE SET count = sagas_deadletter.count + 1, last_at = EXCLUDED.last_at, code = EXCLUDED.code,"
             " detail = EXCLUDED.detail",

@@ -69,7 +69,7 @@ def start(tenant_id: str, starts: Sequence[Start], cause: Cause, now: datetime) 
     _ensure_lanes(tenant_id, starts)
     rows = [_row(tenant_id, item, cause, now) for item in starts]
     fresh = insert_returning("sagas_saga", _COLUMNS, rows, on_conflict="DO NOTHING", returning="key, id")
-    return dict(fresh)  # type: ignore[arg-type]
+    return dict(fresh)
 
 
 def _row(tenant_id: str, item: Start, cause: Cause, now: datetime) -> tuple[Any, ...]:

@@ -116,7 +116,10 @@ class Lane(models.Model):
 
 
 class OutboxEvent(models.Model):
-    """An event as promised, in the transaction of its cause. `body` is the encoded envelope; (ordering_key, sequence) is gap-free."""
+    """An event as promised, in the transaction of its cause.
+
+    `body` is the encoded envelope; sequence is gap-free per ordering_key.
+    """
 
     id = models.CharField(max_length=64, primary_key=True)
     tenant_id = models.CharField(max_length=64)
@@ -132,9 +135,7 @@ class OutboxEvent(models.Model):
     blocked = models.BooleanField(default=False)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["tenant_id", "ordering_key", "sequence"], name="outbox_sequence_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "ordering_key", "sequence"], name="outbox_sequence_once")]
         indexes = [
             models.Index(
                 fields=["shard", "ordering_key", "sequence"],
@@ -166,9 +167,7 @@ class InboxMessage(models.Model):
     received_at = models.DateTimeField()
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["tenant_id", "consumer", "event_id"], name="inbox_once_per_consumer")
-        ]
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "consumer", "event_id"], name="inbox_once_per_consumer")]
         indexes = [models.Index(fields=["tenant_id", "received_at"], name="inbox_by_age")]
 
 

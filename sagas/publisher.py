@@ -132,7 +132,9 @@ class Publisher:
             cursor.execute("UPDATE sagas_outboxevent SET attempts = attempts + 1 WHERE id = %s RETURNING attempts", [row[0]])
             if cursor.fetchone()[0] < TRIES:
                 return
-            cursor.execute("UPDATE sagas_outboxevent SET blocked = true WHERE ordering_key = %s AND published_at IS NULL", [row[2]])
+            cursor.execute(
+                "UPDATE sagas_outboxevent SET blocked = true WHERE ordering_key = %s AND published_at IS NULL", [row[2]]
+            )
             bury(row[5], "outbox", row[1], bytes(row[4]), "BUS_REFUSED", reason, key=row[2], event_id=row[0], subject=row[6])
 
     def _release(self) -> None:

@@ -55,7 +55,7 @@ class Runner:
         self._lanes: dict[str, tuple[int, int]] = {}
         self._flying: dict[Future[Answer], Work] = {}
         self._renewed = 0.0
-        self._random = random.Random()
+        self._random = random.Random()  # noqa: S311 - jitter
         self._unrecorded: list[tuple[Work, Answer]] = []
         self._released = 0.0
         self._woken = 0.0
@@ -327,7 +327,9 @@ def _flush(context: StepContext) -> None:
 def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, int]:
     calls: dict[str, int] = defaultdict(int)
     for work, answer in pairs:
-        made = answer.result.calls if answer.result is not None else int(answer.error is not None and not answer.error.throttled)
+        made = (
+            answer.result.calls if answer.result is not None else int(answer.error is not None and not answer.error.throttled)
+        )
         calls[work.installation_id] += made
     return calls
 

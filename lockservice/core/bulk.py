@@ -15,7 +15,13 @@ Columns = Mapping[str, str]
 
 
 def update_rows(
-    table: str, key: tuple[str, str], columns: Columns, rows: Sequence[Sequence[Any]], *, guard: str = "", skip: Sequence[str] = ()
+    table: str,
+    key: tuple[str, str],
+    columns: Columns,
+    rows: Sequence[Sequence[Any]],
+    *,
+    guard: str = "",
+    skip: Sequence[str] = (),
 ) -> list[Any]:
     """Updates rows by key and returns the keys that were updated. Each row is (key, *values in the order of `columns`).
 

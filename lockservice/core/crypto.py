@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 KEY_ID = 1
@@ -33,7 +33,7 @@ def seal(purpose: str, tenant_id: str, place: tuple[str, str, str], plain: str) 
     return bytes([KEY_ID]) + nonce + sealed
 
 
-def unseal(purpose: str, tenant_id: str, place: tuple[str, str, str], sealed: bytes) -> str:
+def unseal(purpose: str, tenant_id: str, place: tuple[str, str, str], sealed: bytes | memoryview) -> str:
     """Opens what `seal` made for the same place. Raises SealBroken."""
     blob = bytes(sealed)
     if len(blob) < 29 or blob[0] != KEY_ID:
@@ -63,7 +63,7 @@ def _cipher(purpose: str, tenant_id: str) -> AESGCM:
 
 @lru_cache(maxsize=4096)
 def _derive(use: str, purpose: str, tenant_id: str) -> bytes:
-    info = "\x1f".join(("melmastoon-lock", use, purpose, tenant_id)).encode()
+    info = f"melmastoon-lock\x1f{use}\x1f{purpose}\x1f{tenant_id}".encode()
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(_master_key())
 
 

@@ -80,9 +80,7 @@ def _scope(role: str, tenant_id: str) -> Iterator[None]:
 
 def _apply(role: str, tenant_id: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT set_config('role', %s, true), set_config('app.tenant', %s, true)", [role, tenant_id]
-        )
+        cursor.execute("SELECT set_config('role', %s, true), set_config('app.tenant', %s, true)", [role, tenant_id])
 
 
 def _require_queue_block() -> None:

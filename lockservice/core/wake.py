@@ -30,7 +30,7 @@ def client() -> redis.Redis:
 
 def hint(task: str, queue: str) -> bool:
     """Asks a worker to look at due work now; False when the broker is away (then it is left alone for five seconds)."""
-    global _silent_until  # one small pause per process, on purpose
+    global _silent_until  # noqa: PLW0603 - one small pause per process, on purpose
     from celery import current_app
 
     if time.monotonic() < _silent_until:

@@ -31,7 +31,7 @@ from sagas.bus import provisioning
 from sagas.bus.held import Held, HeldDeliveries, handle_of
 from sagas.bus.port import BusError, BusMessage, BusUnavailable, Delivery, check_messages
 from sagas.bus.pubsub_clients import PubSubClients, bus_error, failures_named
-from sagas.bus.pubsub_pulling import CALL_TIMEOUT_S, LeaseKeeper, Puller, in_parts
+from sagas.bus.pubsub_pulling import CALL_TIMEOUT_S, Awaited, LeaseKeeper, Puller, in_parts
 from sagas.bus.topology import Topology, subscription_name
 
 LONGEST_DELAY_S = 600
@@ -135,16 +135,16 @@ class GooglePubSubBus:
         self._attend()
         seconds = min(LONGEST_DELAY_S, math.ceil(delay_s))
         for delivery in deliveries:
+            topic = delivery.message.topic
+            subscription = self._subscription_path(topic, group)
             with self._news:
                 back = self._held.rejected_with_followers(group, delivery)
                 if not back:
                     continue
-                puller = self._pullers.get((delivery.message.topic, group))
-                unseen = puller.withdraw(delivery.message.key) if puller and delivery.message.key else []
-            subscription = self._subscription_path(delivery.message.topic, group)
+                unseen = self._bar_the_key(group, back[0], seconds)
             ack_ids = [handle_of(held.receipt) for held in back] + unseen
             self._keeper.drop(subscription, ack_ids)
-            with failures_named(f"rejecting for {delivery.message.topic}"):
+            with failures_named(f"rejecting for {topic}"):
                 self._keeper.set_deadline(subscription, ack_ids, seconds)
             self._let_go(group, subscription, back)
 
@@ -231,6 +231,14 @@ class GooglePubSubBus:
                 self._pullers[topic, group] = puller
                 puller.start()
             return puller
+
+    def _bar_the_key(self, group: str, rejected: Held, seconds: int) -> list[str]:
+        """Nothing of the key is handed out before the rejected message; returns what was buffered of it."""
+        puller = self._pullers.get((rejected.topic, group))
+        if puller is None or not rejected.key:
+            return []
+        due_at = time.monotonic() + seconds
+        return puller.withdraw(rejected.key, Awaited(rejected.reference, due_at, due_at + self._lease_s))
 
     def _let_go(self, group: str, subscription: str, all_held: Iterable[Held]) -> None:
         for held in all_held:

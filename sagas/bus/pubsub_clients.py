@@ -22,8 +22,9 @@ from sagas.bus.port import BusMisconfigured, BusUnavailable
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 32 * 1024 * 1024),
     # A server that comes back must be found within a second or two, not after gRPC's two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    # Also the time one attempt may take; a JVM that has just started needs most of a second for its first answer.
+    ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # Several servers come and go on one address in local mode; sharing sub-channels would share their failures.
     ("grpc.use_local_subchannel_pool", 1),

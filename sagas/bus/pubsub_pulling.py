@@ -10,6 +10,7 @@ an earlier message of the same key is rejected; and one thread per topic is all 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ from typing import Any
 
 from google.api_core import exceptions as api
 
-from sagas.bus.held import receipt_of
+from sagas.bus.held import receipt_of, reference_of
 from sagas.bus.port import BusError, BusMessage, Delivery
 from sagas.bus.pubsub_clients import PubSubClients, bus_error
 
@@ -54,6 +55,19 @@ class Waiting:
 
     delivery: Delivery
     lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A rejected message that must come before anything else of its key. Monotonic seconds.
+
+    Answers to a pull may be under way while a message is rejected, and they hold later messages of its key. They are
+    turned back until the rejected one is here, or until ``given_up_at``: another process may have got it.
+    """
+
+    reference: str
+    due_at: float
+    given_up_at: float
 
 
 class LeaseKeeper:
@@ -136,6 +150,7 @@ class Puller:
     make_missing: Callable[[], None] | None
     failure: BusError | None = None
     buffer: deque[Waiting] = field(default_factory=deque)
+    awaited: dict[str, Awaited] = field(default_factory=dict)
     _closing: bool = False
     _thread: Thread | None = None
 
@@ -157,8 +172,10 @@ class Puller:
             self.news.notify_all()  # there is room again
         return taken
 
-    def withdraw(self, key: str) -> list[str]:
-        """Removes buffered messages of a key; returns their acknowledgement ids. Call while holding ``news``."""
+    def withdraw(self, key: str, awaited: Awaited) -> list[str]:
+        """Removes buffered messages of a key and lets none in before the awaited one; returns the acknowledgement ids of
+        what was removed. Call while holding ``news``."""
+        self.awaited[key] = awaited
         withdrawn = [waiting for waiting in self.buffer if waiting.delivery.message.key == key]
         for waiting in withdrawn:
             self.buffer.remove(waiting)
@@ -207,13 +224,30 @@ class Puller:
         if not received:
             return
         leases = self.keeper.take(self.subscription, [one.ack_id for one in received])
-        waiting = [Waiting(delivery_from(self.topic, one), lease) for one, lease in zip(received, leases, strict=True)]
+        turned_back: dict[int, list[str]] = {}
         with self.news:
-            if self._closing:
-                self.keeper.drop(self.subscription, [lease.ack_id for lease in leases])
-                return
-            self.buffer.extend(waiting)
+            for one, lease in zip(received, leases, strict=True):
+                delivery = delivery_from(self.topic, one)
+                wait_s = self._must_wait_s(delivery)
+                if wait_s is None and not self._closing:
+                    self.buffer.append(Waiting(delivery, lease))
+                else:
+                    turned_back.setdefault(wait_s or 0, []).append(lease.ack_id)
             self.news.notify_all()
+        for wait_s, ack_ids in turned_back.items():
+            self.keeper.drop(self.subscription, ack_ids)
+            self.keeper.set_deadline(self.subscription, ack_ids, wait_s)
+
+    def _must_wait_s(self, delivery: Delivery) -> int | None:
+        """Whole seconds after which to come again, for a message that would overtake a rejected one; else None."""
+        awaited = self.awaited.get(delivery.message.key)
+        if awaited is None:
+            return None
+        now = time.monotonic()
+        if now > awaited.given_up_at or reference_of(delivery.receipt) == awaited.reference:
+            del self.awaited[delivery.message.key]
+            return None
+        return max(0, math.ceil(awaited.due_at - now))
 
     def _repair(self, failure: api.NotFound) -> BusError | None:
         if self.make_missing is None:

@@ -99,20 +99,39 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
 
 
 def _update(
-    batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, window: Window, rooms: tuple[str, ...], row: Reservation
+    batch: KeyBatch,
+    place: House,
+    key: KeyCredential,
+    saga_key: str,
+    cause: Cause,
+    window: Window,
+    rooms: tuple[str, ...],
+    row: Reservation,
 ) -> None:
     areas = tuple(row.areas) if row.areas is not None else None
     try:
         update_key.begin(batch, place, key, saga_key, cause, window=window, rooms=rooms, areas=areas)
     except update_key.WindowOver:
         # the stay was shortened into the past: the key is over
-        revoke_key.begin(batch, key, RevokeReason.CHECKOUT, own_key("shortened", saga_key, key.id), cause, trigger="window_ended")
+        revoke_key.begin(
+            batch, key, RevokeReason.CHECKOUT, own_key("shortened", saga_key, key.id), cause, trigger="window_ended"
+        )
 
 
 def _issue_if_missing(
-    batch: KeyBatch, place: House, row: Reservation, installation: InstallationFacts, rooms: tuple[str, ...], window: Window, cause: Cause
+    batch: KeyBatch,
+    place: House,
+    row: Reservation,
+    installation: InstallationFacts,
+    rooms: tuple[str, ...],
+    window: Window,
+    cause: Cause,
 ) -> None:
-    ours = [k for k in batch.keys.values() if k.incarnation == row.incarnation and k.installation_id == installation.id and not k.ordinal]
+    ours = [
+        k
+        for k in batch.keys.values()
+        if k.incarnation == row.incarnation and k.installation_id == installation.id and not k.ordinal
+    ]
     if any(key.state in LIVE for key in ours):
         return
     moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED and not key.replaced_by]
@@ -198,5 +217,3 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
 
 def _live(batch: KeyBatch, row: Reservation) -> list[KeyCredential]:
     return [key for key in batch.keys.values() if key.state in LIVE and key.incarnation == row.incarnation]
-
-

@@ -69,9 +69,7 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
     manifest = adapters.manifest(request.installation.vendor)
     ordered = place.policy.order_kinds(request.preferred_kinds, request.channel_hint)
     ordered = tuple(kind for kind in ordered if kind in manifest.kinds)
-    kind = choose_kind(
-        ordered, [d.capabilities for d in facts], manifest.desk_kinds, at_kiosk=request.channel_hint == "kiosk"
-    )
+    kind = choose_kind(ordered, [d.capabilities for d in facts], manifest.desk_kinds, at_kiosk=request.channel_hint == "kiosk")
     if not request.rooms and kind is None and ordered:
         kind = ordered[0]
     if kind is None:
@@ -113,7 +111,13 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
 
 
 def launch(
-    batch: KeyBatch, place: House, key: KeyCredential, cause: Cause, *, priority: int = PRIORITY_ISSUE, args: dict[str, object] | None = None
+    batch: KeyBatch,
+    place: House,
+    key: KeyCredential,
+    cause: Cause,
+    *,
+    priority: int = PRIORITY_ISSUE,
+    args: dict[str, object] | None = None,
 ) -> None:
     """Starts the saga of a key that waits for nobody any more; not before the policy's lead."""
     key.waiting_for = ""

@@ -26,7 +26,14 @@ _PRIORITY = {
 
 
 def begin(
-    batch: KeyBatch, key: KeyCredential, reason: RevokeReason, saga_key: str, cause: Cause, *, trigger: str = "", bulk: bool = False
+    batch: KeyBatch,
+    key: KeyCredential,
+    reason: RevokeReason,
+    saga_key: str,
+    cause: Cause,
+    *,
+    trigger: str = "",
+    bulk: bool = False,
 ) -> bool:
     """Ends a locked key and starts the work at its doors; False when it was over already (nothing happens then).
 

@@ -64,7 +64,7 @@ def provide(context: StepContext, works: Sequence[Work], busy_sagas: set[str]) -
     return provisions
 
 
-def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | None:
+def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | None:  # noqa: PLR0911 - each way out is a case
     """Decides the saga's next call, or its next status when there is none to make now."""
     key = context.batch.keys.get(work.credential_id or "")
     if key is None:
@@ -316,4 +316,3 @@ def _wait(context: StepContext, work: Work, seconds: float) -> None:
 
 def _park(work: Work, code: str, detail: str) -> None:
     work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, code, detail
-

@@ -24,6 +24,7 @@ from sagas.steps import Answer, Call, StepContext, Work, backoff, is_spent
 from vendors.port.errors import KeyRevokeFailed, LockError, Reason
 from vendors.port.secrets import Token
 from vendors.port.types import (
+    CallResult,
     CardArtifact,
     CredentialKind,
     DoorResult,
@@ -53,7 +54,7 @@ def record(context: StepContext, work: Work, answer: Answer) -> None:
     doors = {door.device_id: door for door in context.batch.doors_at(key) if door.pk in answer.call.doors}
     error = answer.error
     if answer.result is not None:
-        error = _take_result(context, work, key, answer, doors)
+        error = _take_result(context, work, key, answer, answer.result, doors)
     elif answer.error is not None:
         _take_refusal(context, work, key, answer.call, list(doors.values()), answer.error)
     if error is not None:
@@ -130,10 +131,8 @@ def token_place(door: CredentialDoor) -> tuple[str, str, str]:
 
 
 def _take_result(
-    context: StepContext, work: Work, key: KeyCredential, answer: Answer, doors: dict[str, CredentialDoor]
+    context: StepContext, work: Work, key: KeyCredential, answer: Answer, result: CallResult, doors: dict[str, CredentialDoor]
 ) -> LockError | None:
-    result = answer.result
-    assert result is not None
     error: LockError | None = None
     for item in result.doors:
         door = doors.pop(item.device_id, None)
@@ -310,9 +309,7 @@ def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:
     return {"type": row.type, "opaqueRef": row.id}
 
 
-def _fail(
-    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError | None
-) -> None:
+def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError | None) -> None:
     reason = error.reason.value if error else next((d.error_reason for d in doors if d.error_reason), "other")
     code = error.code if error else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
     key.failure_code, key.ended_at = code.rsplit(".", 1)[-1], context.now
@@ -350,8 +347,8 @@ def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
     operation = {"issue": "issue", "update": "update", "unsuspend": "unsuspend"}.get(work.flow, "update")
     code = f"MELMASTOON.LOCK.{doors[0].error_code}" if doors[0].error_code else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
     data = event_data.vendor_error(
-        key, operation=operation, code=code, message=work.error_detail, attempts=max(door.attempts for door in doors), final=True,
-        device_id=doors[0].device_id, at=context.now,
+        key, operation=operation, code=code, message=work.error_detail,
+        attempts=max(door.attempts for door in doors), final=True, device_id=doors[0].device_id, at=context.now,
     )  # fmt: skip
     if key.state in (State.ACTIVE, State.SUSPENDED):
         warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
@@ -397,9 +394,7 @@ def _alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
     _alarm(context, key, "revoke", "KEY_REVOKE_FAILED", "critical", "lock/key-revoke", why)
 
 
-def _alarm(
-    context: StepContext, key: KeyCredential, cause: str, code: str, severity: str, runbook: str, why: str = ""
-) -> None:
+def _alarm(context: StepContext, key: KeyCredential, cause: str, code: str, severity: str, runbook: str, why: str = "") -> None:
     detail = f"{code.lower().replace('_', ' ')} for a {key.kind} at {key.vendor}" + (f": {why}" if why else "")
     context.batch.alerts.append(NewAlert(f"{cause}:{key.id}", code, severity, detail, runbook, key.property_id, key.id))
 
@@ -415,7 +410,8 @@ def _log(context: StepContext, work: Work, answer: Answer) -> None:
     first = error or next((item.error for item in answer.result.doors if item.error), None) if answer.result else error
     context.log.append(
         (
-            call.tenant_id, work.id, call.credential_id, work.step, call.verb.value, call.lane[:200], list(call.device_ids), outcome,
+            call.tenant_id, work.id, call.credential_id, work.step, call.verb.value, call.lane[:200],
+            list(call.device_ids), outcome,
             first.code.rsplit(".", 1)[-1] if first else "", first.reason.value if first else "",
             (first.vendor_message if first else answer.bug)[:300], answer.took_ms, context.now,
         )
@@ -427,4 +423,3 @@ def _worst(outcomes: list[str]) -> str:
         if outcome in outcomes:
             return outcome
     return "done"
-

@@ -40,11 +40,14 @@ def begin(
 ) -> bool:
     """Changes what a locked live key shall be, and starts the work at the doors. False when nothing differs or it is over.
 
-    `window` is the stay's, to which grace is added unless `grace_included`. Inside the tenant's block. Raises WindowOver, issue_key.NoDoors.
+    `window` is the stay's, to which grace is added unless `grace_included`. Inside the tenant's block.
+    Raises WindowOver, issue_key.NoDoors.
     """
     if key.state in TERMINAL:
         return False
-    changes = _change_window(batch, place, key, window, grace_included=grace_included) | _change_rooms(batch, place, key, rooms, areas)
+    changes = _change_window(batch, place, key, window, grace_included=grace_included) | _change_rooms(
+        batch, place, key, rooms, areas
+    )
     if not changes:
         return False
     batch.retarget(key)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from credentials.models import KeyPolicyRow
 from devices import adapters
 from devices.models import LockDevice, VendorInstallation
-from credentials.models import KeyPolicyRow
 from lockservice.core.places import Property, Room, Tenant
 from lockservice.core.tenancy import tenant
 from sagas.consumer import handle_body
@@ -112,7 +112,12 @@ def build_hotel(
             if policy:
                 KeyPolicyRow.objects.create(tenant_id=tenant_id, property_id=property_id, values=dict(policy))
         row = VendorInstallation(
-            id=new_id("vad"), tenant_id=tenant_id, property_id=property_id, vendor=vendor, label=f"{vendor} locks", **installation
+            id=new_id("vad"),
+            tenant_id=tenant_id,
+            property_id=property_id,
+            vendor=vendor,
+            label=f"{vendor} locks",
+            **installation,
         )
         adapters.seal_installation(row, dict(settings), dict(secrets or {}))
         row.save()
