@@ -44,7 +44,7 @@ class HttpLink:
 
     def __init__(self, address: MockAddress) -> None:
         assert address.base_url is not None  # noqa: S101 - the caller chose this link for that
-        self._http = HttpClient(address.base_url, pool_size=16)
+        self._http = HttpClient(address.base_url, pool_size=32)
         self._headers = {PROFILE_HEADER: address.query}
 
     def call(self, verb: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class TtlockClient:
     def __init__(self, settings: Settings, context: AdapterContext, source: TokenSource | None = None) -> None:
         self._settings = settings
         self._context = context
-        self._http = HttpClient(settings.base_url, pool_size=16)
+        self._http = HttpClient(settings.base_url, pool_size=32)
         self._tokens: TokenKeeper = token_keeper(self._http, settings, context, source)
 
     def ask(self, call: Call, path: str, fields: dict[str, object], *, gateway: bool = False) -> dict[str, Any]:

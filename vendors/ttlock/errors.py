@@ -104,7 +104,7 @@ TABLE: dict[int, Row] = {
     30006: Row(_UNREACHABLE, "calling too fast", True, Reason.RATE),
     30007: Row(_UNREACHABLE, "the monthly quota is used up", True, Reason.QUOTA),
     30008: _settings("the account lives in another region"),
-    80000: Row(_UNREACHABLE, "our clock is more than 5 minutes off", True, Reason.SETTINGS),
+    80000: Row(_UNREACHABLE, "our clock is more than 5 minutes off the vendor's", True),
     80002: Row(_REFUSED, "malformed JSON in a field"),
     90000: Row(_UNREACHABLE, "server error", True, Reason.TIMEOUT),
     -1003: Row(_NOT_PAIRED, "the lock is not known"),

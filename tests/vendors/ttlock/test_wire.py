@@ -210,7 +210,7 @@ def test_one_login_serves_many_threads(site: TtlockSite) -> None:
         (30006, VendorUnreachable, True, Reason.RATE),
         (30007, VendorUnreachable, True, Reason.QUOTA),
         (30008, VendorUnreachable, False, Reason.SETTINGS),
-        (80000, VendorUnreachable, True, Reason.SETTINGS),
+        (80000, VendorUnreachable, True, Reason.OTHER),
         (-1003, DeviceNotPaired, False, Reason.OTHER),
         (20002, DeviceNotPaired, False, Reason.OTHER),
         (-3009, KeyIssueFailed, False, Reason.DOOR_FULL),
