@@ -12,7 +12,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 
 import structlog
 from django.conf import settings
@@ -45,13 +45,25 @@ OUTAGE = (OperationalError, InterfaceError)
 
 
 class Runner:
-    """One runner. `owner` is random per incarnation, never a host or worker name."""
+    """One runner. `owner` is random per incarnation, never a host or worker name.
 
-    def __init__(self, *, pool_size: int = POOL, only: Sequence[str] | None = None) -> None:
+    `pool` runs the vendor calls, at most `pool_size` at once; without one the runner makes its own threads. Idle lanes are given
+    back every `release_s` seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool_size: int = POOL,
+        only: Sequence[str] | None = None,
+        pool: Executor | None = None,
+        release_s: float = RELEASE_S,
+    ) -> None:
         self.owner = uuid.uuid4().hex
         self._only = list(only) if only is not None else None
-        self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="act")
+        self._pool = pool or ThreadPoolExecutor(pool_size, thread_name_prefix="act")
         self._pool_size = pool_size
+        self._release_s = release_s
         self._lanes: dict[str, tuple[int, int]] = {}
         self._flying: dict[Future[Answer], Work] = {}
         self._renewed = 0.0
@@ -261,7 +273,7 @@ class Runner:
         self._lanes = {lane: value for lane, value in self._lanes.items() if lane in kept}
 
     def _release_idle(self) -> None:
-        if not self._lanes or time.monotonic() - self._released < RELEASE_S:
+        if not self._lanes or time.monotonic() - self._released < self._release_s:
             return
         self._released = time.monotonic()
         flying = {work.lane for work in self._flying.values()}

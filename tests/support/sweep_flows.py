@@ -1,0 +1,159 @@
+"""The flows that the crash-point sweep walks through, each from a starting state reached without disturbance.
+
+Rule: `drive` is run by the process that dies and again by the one that comes after it, so whatever a client asks for in it
+carries the same act id both times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sagas import acts
+from sagas.events.registry import spec
+from tests.support.hotel import full_subject
+from tests.support.sweep_stage import Stage
+from vendors.port.types import RevokeReason, SuspendReason
+
+STAY = "rsv_stay"
+ACTOR = acts.Actor("usr_desk")
+
+
+def _settle(stage: Stage) -> None:
+    stage.settle()
+
+
+@dataclass(frozen=True)
+class Flow:
+    """`prepare` ends with the message that starts the flow lying on the bus; `drive` is disturbed."""
+
+    prepare: Callable[[Stage], None]
+    drive: Callable[[Stage], None] = _settle
+    policy: dict[str, Any] = field(default_factory=dict)
+    query: str = ""
+    """Failures of the mock's address."""
+    installations: int = 1
+    expected: tuple[str, ...] = ("active",)
+    """The states of the credentials at the end of the undisturbed run."""
+    doors: tuple[str, ...] = ("101", "lobby")
+    """Where a key lies at the end."""
+
+
+def _start(stage: Stage) -> datetime:
+    return datetime.fromisoformat(stage.memo["start"])
+
+
+def _booking(stage: Stage, version: int, *rooms: str, stay: str = STAY, days: int = 3, **extra: Any) -> dict[str, Any]:
+    start = _start(stage)
+    return stage.hotel.booking(stay, version, rooms, start=start, end=start + timedelta(days=days), **extra)
+
+
+def _confirm(stage: Stage, *rooms: str) -> None:
+    stage.tell("booking.confirmed", _booking(stage, 1, *(rooms or ("101",))))
+
+
+def _issued(stage: Stage, *rooms: str) -> None:
+    _confirm(stage, *rooms)
+    stage.settle()
+
+
+def _update(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.dates_changed", _booking(stage, 2, "102", days=6))
+
+
+def _revoke(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.checked_out", _booking(stage, 2, "101", status="checked_out"))
+
+
+def _suspend(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.fraud_flagged", _booking(stage, 2, "101", status="fraud_flagged"))
+
+
+def _no_show(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.no_show", _booking(stage, 2, "101", status="no_show"))
+
+
+def _unsuspend(stage: Stage) -> None:
+    _issued(stage)
+    acts.suspend(stage.hotel.tenant_id, stage.keys()[0].id, SuspendReason.OVERDUE_PAYMENT, ACTOR, "act-suspend")
+    stage.settle()
+    captured = {"reservationId": STAY, "paymentStatus": "captured", "capturedAt": _start(stage).isoformat()}
+    stage.tell("melmastoon.payment.captured.v1", captured)
+
+
+def _guest_came(stage: Stage) -> None:
+    _no_show(stage)
+    stage.settle()
+    stage.tell("booking.confirmed", _booking(stage, 3, "101"))
+
+
+def _reinstated(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.cancelled", _booking(stage, 2, "101", status="cancelled"))
+    stage.settle()
+    stage.tell("booking.confirmed", _booking(stage, 3, "101"))
+
+
+def _three_stays(stage: Stage) -> None:
+    for label in ("101", "102", "103"):
+        stage.tell("booking.confirmed", _booking(stage, 1, label, stay=f"rsv_{label}"))
+    stage.settle()
+    stage.tell("melmastoon.tenant.property.deactivated.v1", {"propertyId": stage.hotel.property_id})
+
+
+def _remember_key(stage: Stage) -> None:
+    _issued(stage)
+    stage.memo["key"] = stage.keys()[0].id
+
+
+def _replace(stage: Stage) -> None:
+    acts.revoke(stage.hotel.tenant_id, stage.memo["key"], RevokeReason.LOST, ACTOR, "act-lost")
+    stage.settle()
+
+
+def _take_back(stage: Stage) -> None:
+    acts.revoke(stage.hotel.tenant_id, stage.memo["key"], RevokeReason.SECURITY, ACTOR, "act-take-back")
+    stage.settle()
+
+
+def _confirm_and_cancel(stage: Stage) -> None:
+    _confirm(stage)
+    stage.tell("booking.cancelled", _booking(stage, 2, "101", status="cancelled"))
+
+
+def _cancelled_while_the_vendor_works(stage: Stage) -> None:
+    confirmed, cancelled = (spec(full_subject(name)).topic or "" for name in ("booking.confirmed", "booking.cancelled"))
+    stage.calls.while_out["issue"] = lambda: stage.consume_all([cancelled])
+    stage.settle([confirmed])
+    stage.settle()
+
+
+def _two_houses(stage: Stage) -> None:
+    _confirm(stage, "101", "201")
+
+
+FLOWS: dict[str, Flow] = {
+    "issue": Flow(_confirm),
+    "issue with the answer lost": Flow(_confirm, query="lost=1"),
+    "issue deferred by the vendor": Flow(_confirm, query="deferred=2&on=issue"),
+    "update of dates and room": Flow(_update, doors=("102", "lobby")),
+    "revoke": Flow(_revoke, expected=("revoked",), doors=()),
+    "suspend": Flow(_suspend, expected=("suspended",)),
+    "unsuspend": Flow(_unsuspend),
+    "no-show": Flow(_no_show, policy={"no_show_suspend_after_hours": 0}, expected=("suspended",)),
+    "no-show who came after all": Flow(_guest_came, policy={"no_show_suspend_after_hours": 0}),
+    "replace": Flow(_remember_key, _replace, expected=("revoked", "active")),
+    "revoke by hand": Flow(_remember_key, _take_back, expected=("revoked",), doors=()),
+    "bulk revoke": Flow(_three_stays, expected=("revoked",) * 3, doors=()),
+    "cancelled during issue": Flow(_confirm_and_cancel, _cancelled_while_the_vendor_works, expected=("failed",), doors=()),
+    "reinstated booking": Flow(_reinstated, expected=("revoked", "active")),
+    "rooms on two installations": Flow(
+        _two_houses, installations=2, expected=("active", "active"), doors=("101", "201", "lobby", "lobby2")
+    ),
+}

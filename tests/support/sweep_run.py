@@ -1,0 +1,193 @@
+"""Walks through one flow of the sweep and dies at each of its points in turn.
+
+    python -m tests.support.sweep_run "issue" '{"setting": "mock://…", "control": "http://…", "redis": "redis://…"}'
+
+prints one line of JSON: the names of the points, the undisturbed end, and what differed.
+
+Rule: this process forks and never touches the database, the bus or gRPC; every stage is a child that ends without cleaning up.
+Each point has a tenant of its own. A point counts only if the child died there, under the name it had in the recording run.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.sweep_settings"
+import django
+
+django.setup()
+
+import urllib3
+
+import vendors.mock.adapter  # loaded before the forks, not in each of them
+from sagas.bus.redis_streams import RedisStreamsBus
+from sagas.consumer import GROUP, topics_by_urgency
+from tests.support import crash_points
+from tests.support.checkers import MockDoors, findings
+from tests.support.hotel import Hotel, build_hotel
+from tests.support.sweep_flows import FLOWS, Flow
+from tests.support.sweep_stage import Stage, let_leases_run_out, project
+from vendors.port.ids import new_id
+
+BUS_LEASE_S = 0.3
+"""How soon another consumer gets what a dead one held (30 s in life)."""
+TRIES = 3
+"""A machine that stalls for seconds adds a lease renewal to a run; then the point is taken again with a new tenant."""
+
+
+class Site:
+    """Where the vendor and the bus are. Connections are opened by children only."""
+
+    def __init__(self, place: dict[str, str]) -> None:
+        self._place = place
+        self._prefix = f"{{sweep-{uuid.uuid4().hex[:8]}}}"
+
+    def bus(self) -> RedisStreamsBus:
+        bus = RedisStreamsBus(self._place["redis"], prefix=self._prefix, lease_s=BUS_LEASE_S)
+        bus.subscribe(topics_by_urgency(), GROUP)
+        return bus
+
+    def hotel(self, flow: Flow) -> Hotel:
+        url = self._place["setting"] + (f"?{flow.query}" if flow.query else "")
+        rooms = {label: new_id("lck") for label in ("101", "102", "103")}
+        hotel = build_hotel(
+            vendor="mock", settings={"url": url}, rooms=rooms, shared={"lobby": new_id("lck")}, policy=flow.policy or None
+        )
+        if flow.installations == 2:
+            build_hotel(vendor="mock", settings={"url": url}, rooms={"201": new_id("lck")}, into=hotel)
+        return hotel
+
+    def doors(self) -> MockDoors:
+        return MockDoors(self._ask)
+
+    def created(self, hotel: Hotel) -> dict[str, list[Any]]:
+        """What each door holds now, and how many keys were ever put there."""
+        labels = {external: label for label, external in hotel.doors.items()}
+        return {
+            labels[door["device"]]: [len(door["keys"]), door["created"]]
+            for door in self._ask("/dump", None)["doors"]
+            if door["device"] in labels
+        }
+
+    def _ask(self, path: str, body: dict[str, Any] | None) -> Any:
+        method = "GET" if body is None else "POST"
+        return urllib3.request(method, self._place["control"] + path, json=body).json()
+
+
+def in_child(work: Callable[[int], Any]) -> tuple[int, str]:
+    """Runs `work(pipe)` in a forked child and returns its exit status and what it wrote to the pipe."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            said = work(writer)
+            os.write(writer, json.dumps(said).encode())
+            os._exit(0)
+        except BaseException:  # a child must never return into the parent's loop
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), said
+
+
+def prepare(site: Site, flow: Flow) -> dict[str, Any]:
+    def work(_: int) -> dict[str, Any]:
+        start = datetime.now(UTC).replace(microsecond=0) - timedelta(days=1)
+        stage = Stage(site.hotel(flow), {"start": start.isoformat()}, site.bus())
+        flow.prepare(stage)
+        return {"hotel": asdict(stage.hotel), "memo": stage.memo}
+
+    status, said = in_child(work)
+    if status != 0:
+        raise RuntimeError("the starting state could not be reached")
+    return json.loads(said)
+
+
+def stage_of(site: Site, facts: dict[str, Any]) -> Stage:
+    return Stage(Hotel(**facts["hotel"]), dict(facts["memo"]), site.bus())
+
+
+def die_at(site: Site, flow: Flow, facts: dict[str, Any], number: int) -> str | None:
+    """Lets the flow run into its n-th point and returns the name the point had; None when the run ended before it."""
+
+    def work(pipe: int) -> None:
+        stage = stage_of(site, facts)
+        crash_points.arm(crash_points.CrashPoints(die_at=number, tell_to=pipe))
+        flow.drive(stage)
+
+    status, said = in_child(work)
+    if status not in (crash_points.CRASHED, 0):
+        raise RuntimeError(f"the disturbed child failed at point {number}")
+    return said if status == crash_points.CRASHED else None
+
+
+def finish(site: Site, flow: Flow, facts: dict[str, Any], *, record: bool = False) -> dict[str, Any]:
+    """Runs the flow to quiet in a fresh child and returns its end: projection, doors, findings (and the points, if recording)."""
+
+    def work(_: int) -> dict[str, Any]:
+        stage = stage_of(site, facts)
+        if not record:
+            let_leases_run_out()
+        points = crash_points.CrashPoints()
+        if record:
+            crash_points.arm(points)
+        flow.drive(stage)
+        names = list(points.names)
+        stage.settle()
+        return {
+            "points": names,
+            "end": {
+                **project(stage, datetime.fromisoformat(facts["memo"]["start"])),
+                "doors": site.created(stage.hotel),
+            },
+            "findings": findings(stage.hotel, site.doors()),
+        }
+
+    status, said = in_child(work)
+    if status != 0 and record:
+        raise RuntimeError("the undisturbed run failed")
+    if status != 0:
+        return {"points": [], "end": {}, "findings": [f"the run after it failed with status {status}"]}
+    return json.loads(said)
+
+
+def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str, Any]:
+    flow, site = FLOWS[name], Site(place)
+    undisturbed = finish(site, flow, prepare(site, flow), record=True)
+    points: list[str] = undisturbed["points"]
+    died, wrong = [], []
+    for number in range(1, len(points) + 1) if only is None else [only]:
+        for _ in range(TRIES):
+            facts = prepare(site, flow)
+            point = die_at(site, flow, facts, number)
+            after = finish(site, flow, facts)
+            if point == points[number - 1] or after["findings"] or after["end"] != undisturbed["end"]:
+                break
+        died.append(point)
+        if after["findings"] or after["end"] != undisturbed["end"]:
+            wrong.append({"number": number, "point": point, "findings": after["findings"], "end": after["end"]})
+    assert "grpc" not in sys.modules, "a forked gRPC does not survive"
+    return {"flow": name, "points": points, "died": died, "undisturbed": undisturbed, "wrong": wrong}
+
+
+def main() -> None:
+    gc.freeze()
+    only = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    json.dump(sweep(sys.argv[1], json.loads(sys.argv[2]), only), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
