@@ -116,7 +116,8 @@ def _dispatch(event: envelope.Envelope) -> str:
 def _bury(event: envelope.Envelope | None, topic: str, key: str, body: bytes, code: str, detail: str) -> None:
     known = event is not None and code != "UNKNOWN_TENANT"
     tenant_id = event.tenant_id if event is not None and known else tenancy.UNATTRIBUTED
-    with tenancy.queues():
+    # Not a queue block: push deliveries and replays come through the web login, which may not use one.
+    with tenancy.tenant(tenant_id):
         bury(
             tenant_id, "inbox", topic, body, code, detail, key=key,
             event_id=event.id if event else "", subject=event.subject if event else "",

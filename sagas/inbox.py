@@ -38,7 +38,7 @@ def bury(
     event_id: str = "",
     subject: str = "",
 ) -> None:
-    """Keeps a message that cannot be handled, with the reason; the same message again only counts up. Inside a queue block."""
+    """Keeps a message that cannot be handled, with the reason; the same message again only counts up. Inside the tenant's block or a queue block."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO sagas_deadletter (tenant_id, source, topic, ordering_key, event_id, subject, body, digest, code,"
