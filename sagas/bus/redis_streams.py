@@ -46,7 +46,6 @@ BYTES_PER_SCRIPT = 4_000_000
 LEFTOVERS_PER_PASS = 1000
 TRIM_EVERY_MESSAGES = 1000
 TRIM_EVERY_S = 2.0
-CONSUMER_FORGOTTEN_AFTER_S = 3600.0
 SEVEN_DAYS_S = 7 * 24 * 3600.0
 
 _TRANSIENT_ANSWERS = ("OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN")
@@ -56,6 +55,8 @@ class RedisStreamsBus:
     """See the module; implements ``sagas.bus.port.EventBus``.
 
     ``lease_s``: how long a consumer may hold a delivery before others get it, above what one batch takes to handle.
+    ``consumer_forgotten_after_s``: names of consumers that came and went are removed after this silence, if they hold
+    nothing.
     """
 
     depth_is_exact = True
@@ -68,12 +69,14 @@ class RedisStreamsBus:
         lease_s: float = 30.0,
         retention_s: float = SEVEN_DAYS_S,
         unread_kept: int = 20_000,
+        consumer_forgotten_after_s: float = 3600.0,
     ) -> None:
         self._url = url
         self._prefix = prefix
         self._lease_s = lease_s
         self._retention_s = retention_s
         self._unread_kept = unread_kept
+        self._consumer_forgotten_after_s = consumer_forgotten_after_s
         self._open()
 
     def _open(self) -> None:
@@ -240,7 +243,7 @@ class RedisStreamsBus:
         arguments = [
             int(self._retention_s * 1000),
             self._unread_kept,
-            int(CONSUMER_FORGOTTEN_AFTER_S * 1000),
+            int(self._consumer_forgotten_after_s * 1000),
             SHELF_NAME,
         ]
         gone = int(self._answer(self._trim, keys=[self._stream(topic)], args=arguments))
