@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import date, datetime
 
 from credentials.models import KeyPolicyRow
 from credentials.policy import KeyKindPolicy
@@ -23,6 +24,15 @@ class House:
     time_zone: str
     active: bool
     policy: KeyKindPolicy
+    place: Property
+
+    def arrival(self, day: date) -> datetime:
+        """Returns the instant the house's check-in time falls on that local day, in UTC."""
+        return self.place.arrival(day)
+
+    def departure(self, day: date) -> datetime:
+        """Returns the instant the house's check-out time falls on that local day, in UTC."""
+        return self.place.departure(day)
 
 
 _kept: dict[tuple[str, str], tuple[float, House]] = {}
@@ -42,7 +52,7 @@ def house(tenant_id: str, property_id: str) -> House:
     place = Property.objects.get(tenant_id=tenant_id, property_id=property_id)
     row = KeyPolicyRow.objects.filter(tenant_id=tenant_id, property_id=property_id).first()
     policy = KeyKindPolicy.from_values(row.values if row else {})
-    value = House(property_id, place.time_zone, place.active, policy)
+    value = House(property_id, place.time_zone, place.active, policy, place)
     if len(_kept) > 10_000:
         _kept.clear()
     _kept[(tenant_id, property_id)] = (now, value)

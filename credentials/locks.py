@@ -17,21 +17,27 @@ def lock_reservation(tenant_id: str, reservation_id: str) -> Reservation | None:
     return next(iter(rows), None)
 
 
+def lock_reservations(tenant_id: str, reservation_ids: Iterable[str]) -> dict[str, Reservation]:
+    """Locks and returns projections by reservation, in key order."""
+    wanted = sorted(set(reservation_ids))
+    if not wanted:
+        return {}
+    rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id__in=wanted)
+    return {row.reservation_id: row for row in rows.order_by("reservation_id")}
+
+
 def lock_credentials(tenant_id: str, ids: Iterable[str]) -> dict[str, KeyCredential]:
     """Locks and returns credentials by id."""
     rows = KeyCredential.objects.select_for_update().filter(tenant_id=tenant_id, id__in=sorted(set(ids))).order_by("id")
     return {row.id: row for row in rows}
 
 
-def lock_reservation_credentials(tenant_id: str, reservation_id: str) -> list[str]:
-    """Locks all credentials of a reservation and returns their ids in order."""
-    rows = (
-        KeyCredential.objects.select_for_update()
-        .filter(tenant_id=tenant_id, reservation_id=reservation_id)
-        .order_by("id")
-        .values_list("id", flat=True)
+def lock_stays(tenant_id: str, reservation_ids: Iterable[str]) -> dict[str, KeyCredential]:
+    """Locks and returns all credentials of reservations whose projections are locked, by id."""
+    rows = KeyCredential.objects.select_for_update().filter(
+        tenant_id=tenant_id, reservation_id__in=sorted(set(reservation_ids))
     )
-    return list(rows)
+    return {row.id: row for row in rows.order_by("id")}
 
 
 def doors_of(tenant_id: str, credential_ids: Iterable[str]) -> dict[str, list[CredentialDoor]]:

@@ -7,12 +7,15 @@ coming late is recognised as old.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection
 
 from credentials import locks
+from credentials.house import House, house
 from credentials.models import Reservation
 from lockservice.core import crypto
 from lockservice.core.places import Property
@@ -22,6 +25,7 @@ from vendors.port.types import Holder
 CANCELLED, CHECKED_OUT, NO_SHOW, FRAUD, CONFIRMED = "cancelled", "checked_out", "no_show", "fraud_flagged", "confirmed"
 ENDED = frozenset({CANCELLED, CHECKED_OUT})
 TABLE = "credentials_reservation"
+MOMENT = timedelta(microseconds=1)
 
 _STATUS = {
     "booking.confirmed": CONFIRMED,
@@ -52,17 +56,27 @@ class Applied:
     is_new_version: bool
 
 
-def apply(tenant_id: str, event: ReservationEvent, now: datetime) -> Applied:
-    """Locks the projection and brings it to the event's version. Inside the tenant's block. Raises UnusableBooking."""
-    status = _STATUS[event.subject.removeprefix("melmastoon.reservation.").removesuffix(f".v{event.subject[-1]}")]
-    _ensure_row(tenant_id, event, now)
-    row = locks.lock_reservation(tenant_id, event.reservation_id)
-    if row is None:
-        raise UnusableBooking("NOT_FOUND", "the reservation's row vanished")
+def apply(tenant_id: str, events: Sequence[ReservationEvent], now: datetime) -> dict[str, Applied]:
+    """Brings the projections of different reservations to their events' versions; returns what came of each, by reservation.
+
+    Locks the rows until the transaction ends. Inside the tenant's block. Raises UnusableBooking for the first event that
+    cannot be applied (then nothing may be committed).
+    """
+    fresh = {event.reservation_id: _new_row(tenant_id, event, now) for event in events}
+    inserted = _insert(list(fresh.values()))
+    applied = {rsv: Applied(fresh[rsv], None, is_new_version=True) for rsv in inserted}
+    rest = [event for event in events if event.reservation_id not in inserted]
+    standing = locks.lock_reservations(tenant_id, [event.reservation_id for event in rest])
+    for event in rest:
+        applied[event.reservation_id] = _advance(standing[event.reservation_id], event, now)
+    return applied
+
+
+def _advance(row: Reservation, event: ReservationEvent, now: datetime) -> Applied:
     if event.version <= row.version:
         return Applied(row, row.status, is_new_version=False)
-    before = row.status or None
-    _overwrite(row, event, status, now)
+    before = row.status
+    _overwrite(row, event, now)
     row.save()
     return Applied(row, before, is_new_version=True)
 
@@ -76,21 +90,41 @@ def holder_of(row: Reservation) -> Holder:
     return Holder(row.guest_id, guest.get("name", ""), guest.get("email"), guest.get("phone"))
 
 
-def _ensure_row(tenant_id: str, event: ReservationEvent, now: datetime) -> None:
-    """Inserts an empty row under version -1, so that two first events of one booking meet at its lock."""
+def _new_row(tenant_id: str, event: ReservationEvent, now: datetime) -> Reservation:
+    """Makes the row of a booking heard of for the first time; one that only ends leaves a tombstone."""
     place = _place(tenant_id, event.property_id)
     start, end = _window(event, place, fallback=now)
+    row = Reservation(
+        tenant_id=tenant_id, reservation_id=event.reservation_id, property_id=event.property_id, version=-1, status="",
+        valid_from=start, valid_until=end, updated_at=now,
+    )  # fmt: skip
+    _overwrite(row, event, now)
+    return row
+
+
+def _insert(rows: Sequence[Reservation]) -> set[str]:
+    """Inserts rows that are not there yet and returns their reservations: two first events of one booking meet here."""
+    if not rows:
+        return set()
+    columns = [field for field in Reservation._meta.concrete_fields if not field.primary_key]
+    names = ", ".join(str(field.column) for field in columns)
+    one = f"({', '.join(['%s'] * len(columns))})"
+    values = [value for row in rows for value in _values(row, columns)]
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO credentials_reservation (tenant_id, reservation_id, property_id, version, incarnation, status, rooms,"
-            " valid_from, valid_until, guest_id, locale, payment_status, id_verified, preferred_kinds, floors, channel_hint,"
-            " updated_at) VALUES (%s, %s, %s, -1, 1, '', '{}', %s, %s, '', '', '', false, '{}', '{}', '', %s)"
-            " ON CONFLICT (tenant_id, reservation_id) DO NOTHING",
-            [tenant_id, event.reservation_id, event.property_id, start, end, now],
+            f"INSERT INTO {TABLE} ({names}) VALUES {', '.join([one] * len(rows))}"
+            " ON CONFLICT (tenant_id, reservation_id) DO NOTHING RETURNING reservation_id",
+            values,
         )
+        return {row[0] for row in cursor.fetchall()}
 
 
-def _overwrite(row: Reservation, event: ReservationEvent, status: str, now: datetime) -> None:
+def _values(row: Reservation, columns: Sequence[Any]) -> list[Any]:
+    return [field.get_db_prep_save(getattr(row, field.attname), connection) for field in columns]
+
+
+def _overwrite(row: Reservation, event: ReservationEvent, now: datetime) -> None:
+    status = _STATUS[event.subject.removeprefix("melmastoon.reservation.").rpartition(".v")[0]]
     if row.status in ENDED and status == CONFIRMED:
         row.incarnation += 1
     row.version, row.status, row.updated_at = event.version, status, now
@@ -127,14 +161,14 @@ def _take_guest(row: Reservation, event: ReservationEvent) -> None:
     row.guest_sealed = crypto.seal("guest-pii", row.tenant_id, (TABLE, row.reservation_id, "guest_sealed"), plain)
 
 
-def _place(tenant_id: str, property_id: str) -> Property:
-    place = Property.objects.filter(tenant_id=tenant_id, property_id=property_id).first()
-    if place is None:
-        raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: not a property of this tenant")
-    return place
+def _place(tenant_id: str, property_id: str) -> House:
+    try:
+        return house(tenant_id, property_id)
+    except Property.DoesNotExist as error:
+        raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: not a property of this tenant") from error
 
 
-def _window(event: ReservationEvent, place: Property, fallback: datetime | None) -> tuple[datetime, datetime]:
+def _window(event: ReservationEvent, place: House, fallback: datetime | None) -> tuple[datetime, datetime]:
     if event.valid_from is not None and event.valid_until is not None:
         return event.valid_from, event.valid_until
     if event.check_in is not None and event.check_out is not None:
@@ -143,5 +177,5 @@ def _window(event: ReservationEvent, place: Property, fallback: datetime | None)
             raise UnusableBooking("WINDOW_INVERTED", "checkOut: the house's hours leave no stay; send an explicit window")
         return start, end
     if fallback is not None:
-        return fallback, fallback
+        return fallback, fallback + MOMENT
     raise UnusableBooking("MISSING_FIELD", "validFrom: neither a window nor days")

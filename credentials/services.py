@@ -17,7 +17,8 @@ from credentials.lifecycle import BY_NAME, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import is_settled
 from lockservice.core.bulk import insert_rows, update_rows
-from sagas import alerts, outbox
+from sagas import alerts, intake, outbox
+from sagas.intake import Start
 from sagas.outbox import Cause, Emission
 from vendors.port.types import Propagation
 
@@ -31,7 +32,8 @@ _KEY_COLUMNS = {
 _DOOR_COLUMNS = {
     "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",
     "carried_version": "int", "rounds": "int", "vendor_ref_sealed": "bytea", "propagation": "text",
-    "effective_not_after": "timestamptz", "verb": "text", "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
+    "effective_not_after": "timestamptz", "verb": "text",
+    "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",
     "error_code": "text", "error_reason": "text", "resume_token_sealed": "bytea",
 }  # fmt: skip
 _TRANSITION_COLUMNS = {
@@ -58,6 +60,7 @@ class KeyBatch:
     _dirty_doors: dict[int, CredentialDoor] = field(default_factory=dict)
     _new_keys: list[KeyCredential] = field(default_factory=list)
     _new_doors: list[CredentialDoor] = field(default_factory=list)
+    _starts: list[tuple[Start, Cause]] = field(default_factory=list)
     _emissions: list[Emission] = field(default_factory=list)
     _transitions: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -68,10 +71,13 @@ class KeyBatch:
         return cls._of(tenant_id, keys, now)
 
     @classmethod
-    def load_reservation(cls, tenant_id: str, reservation_id: str, now: datetime) -> KeyBatch:
-        """Locks all credentials of one reservation, whose projection the caller has locked."""
-        ids = locks.lock_reservation_credentials(tenant_id, reservation_id)
-        return cls._of(tenant_id, locks.lock_credentials(tenant_id, ids) if ids else {}, now)
+    def load_stays(cls, tenant_id: str, reservation_ids: Iterable[str], now: datetime) -> KeyBatch:
+        """Locks all credentials of reservations whose projections the caller has locked."""
+        return cls._of(tenant_id, locks.lock_stays(tenant_id, reservation_ids), now)
+
+    def of_stay(self, reservation_id: str) -> list[KeyCredential]:
+        """Returns the batch's credentials of one reservation, oldest first."""
+        return [key for key in self.keys.values() if key.reservation_id == reservation_id]
 
     @classmethod
     def _of(cls, tenant_id: str, keys: dict[str, KeyCredential], now: datetime) -> KeyBatch:
@@ -109,6 +115,10 @@ class KeyBatch:
         self._tell(key, "note", key.state, key.state, subject, data, cause, reason)
         self.touch(key)
 
+    def start(self, intention: Start, cause: Cause) -> None:
+        """Starts a saga when the batch is flushed; an intention known already changes nothing."""
+        self._starts.append((intention, cause))
+
     def touch(self, key: KeyCredential) -> None:
         """Marks a key as changed."""
         self._dirty_keys[key.id] = key
@@ -137,6 +147,7 @@ class KeyBatch:
         insert_rows("credentials_transition", _TRANSITION_COLUMNS, self._transitions)
         outbox.write(self.tenant_id, self._emissions, self.now)
         alerts.raise_alerts(self.tenant_id, self.alerts, self.now)
+        intake.start(self.tenant_id, self._starts, self.now)
         self._forget()
 
     def _flush_keys(self) -> None:
@@ -191,7 +202,7 @@ class KeyBatch:
         self._loaded_states = {key.id: key.state for key in self.keys.values()}
         for pending in (self._dirty_keys, self._dirty_doors):
             pending.clear()
-        for done in (self._new_keys, self._new_doors, self._emissions, self._transitions, self.alerts):
+        for done in (self._starts, self._new_keys, self._new_doors, self._emissions, self._transitions, self.alerts):
             done.clear()
 
 

@@ -402,7 +402,7 @@ def _stay(tenant_id: str, command: IssueCommand, installation: str, now: datetim
     if command.reservation_id is None:
         return KeyBatch(tenant_id, now), 1, 0
     row = locks.lock_reservation(tenant_id, command.reservation_id)
-    batch = KeyBatch.load_reservation(tenant_id, command.reservation_id, now)
+    batch = KeyBatch.load_stays(tenant_id, [command.reservation_id], now)
     incarnation = row.incarnation if row else 1
     taken = [k.ordinal for k in batch.keys.values() if k.incarnation == incarnation and k.installation_id == installation]
     return batch, incarnation, max(taken, default=-1) + 1

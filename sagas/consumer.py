@@ -16,7 +16,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from credentials.reservations import UnusableBooking
 from lockservice.core import tenancy, wake
 from sagas.bus.port import BusUnavailable, Delivery, EventBus
-from sagas.dispatch import dispatch
+from sagas.dispatch import dispatch, dispatch_together, may_share
 from sagas.events import envelope, registry
 from sagas.events.refusals import EventRefused
 from sagas.inbox import bury
@@ -59,14 +59,16 @@ class Consumer:
     def round(self, wait_s: float = WAIT_S) -> int:
         """Receives and handles one batch; returns how many messages came."""
         deliveries = self._bus.receive(self._topics, self._group, self._name, MAX_MESSAGES, wait_s)
-        for position, delivery in enumerate(deliveries):
-            try:
-                handle(delivery)
-            except (OperationalError, InterfaceError):
-                self._bus.reject(self._group, deliveries[position:], 0.5)
-                raise
-            self._bus.acknowledge(self._group, [delivery])
-            self.handled += 1
+        left = list(deliveries)
+        try:
+            for part in _parts(deliveries):
+                handle(part)
+                self._bus.acknowledge(self._group, part)
+                self.handled += len(part)
+                del left[: len(part)]
+        except (OperationalError, InterfaceError):
+            self._bus.reject(self._group, left, 0.5)
+            raise
         if deliveries:
             wake.hint("sagas.drain", "saga")
         return len(deliveries)
@@ -78,14 +80,24 @@ def topics_by_urgency() -> list[str]:
     return list(dict.fromkeys(spec.topic for spec in ordered if spec.topic))
 
 
-def handle(delivery: Delivery) -> str:
-    """Handles one message to its end: `applied`, `ignored`, `duplicate` or `buried`. Raises only database outages."""
-    message = delivery.message
-    return handle_body(message.topic, message.key, message.body)
+def handle(deliveries: Sequence[Delivery]) -> None:
+    """Handles messages to their end, in one transaction where they may share one. Raises only database outages."""
+    if len(deliveries) > 1:
+        try:
+            dispatch_together([envelope.decode(item.message.body) for item in deliveries])
+        except (OperationalError, InterfaceError) as error:
+            if not _is_conflict(error):
+                raise
+        except Exception as error:  # noqa: BLE001 - each is handled alone below, and its reason kept there
+            log.info("consumer.one_by_one", messages=len(deliveries), because=type(error).__name__)
+        else:
+            return
+    for item in deliveries:
+        handle_body(item.message.topic, item.message.key, item.message.body)
 
 
 def handle_body(topic: str, key: str, body: bytes) -> str:
-    """As `handle`, for a message however it came (bus, push delivery, replay)."""
+    """Handles one message however it came (bus, push delivery, replay): `applied`, `ignored`, `duplicate` or `buried`."""
     event = None
     try:
         event = envelope.decode(body)
@@ -101,14 +113,41 @@ def handle_body(topic: str, key: str, body: bytes) -> str:
     return "buried"
 
 
+def _parts(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    """Cuts deliveries, in their order, into runs whose events may share a transaction."""
+    parts: list[list[Delivery]] = []
+    open_part: list[envelope.Envelope] = []
+    for delivery in deliveries:
+        event = _decoded(delivery)
+        shares = event is not None and bool(open_part) and all(may_share(event, other) for other in open_part)
+        if shares:
+            parts[-1].append(delivery)
+        else:
+            parts.append([delivery])
+            open_part = []
+        if event is not None:
+            open_part.append(event)
+    return parts
+
+
+def _decoded(delivery: Delivery) -> envelope.Envelope | None:
+    try:
+        return envelope.decode(delivery.message.body)
+    except EventRefused:
+        return None  # handled alone, where the refusal is kept
+
+
+def _is_conflict(error: Exception) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES
+
+
 def _dispatch(event: envelope.Envelope) -> str:
     """Repeats the whole transaction when PostgreSQL chose it as the victim of a conflict."""
     for last in (False,) * (TRIES - 1) + (True,):
         try:
             return dispatch(event)
         except DatabaseError as error:
-            state = getattr(error.__cause__, "sqlstate", None)
-            if last or state not in RETRYABLE_SQLSTATES:
+            if last or not _is_conflict(error):
                 raise
     raise AssertionError("unreachable")
 

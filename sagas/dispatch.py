@@ -5,7 +5,7 @@ One rule: state first, key second. An event seen before, or older than what is k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from django.db import connection
@@ -16,8 +16,8 @@ from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
 from lockservice.core import clock
-from lockservice.core.places import Tenant
 from lockservice.core.tenancy import tenant
+from sagas.events import registry
 from sagas.events.envelope import Envelope
 from sagas.events.inbound import (
     ConfigUpdated,
@@ -36,6 +36,7 @@ from vendors.port.types import RevokeReason, SuspendReason
 
 CONSUMER = "keys"
 APPLIED, IGNORED, DUPLICATE = "applied", "ignored", "duplicate"
+BOOKINGS = frozenset(spec.subject for spec in registry.key_moving() if ".booking." in spec.subject)
 
 BackofficeHandler = Callable[[InboundEvent], None]
 _handlers: dict[str, list[BackofficeHandler]] = {}
@@ -51,34 +52,58 @@ def dispatch(envelope: Envelope) -> str:
 
     Raises EventRefused or UnusableBooking for what belongs in the dead letters; database errors may be retried.
     """
-    event = parse(envelope)
-    with tenant(envelope.tenant_id):
-        if not Tenant.objects.filter(tenant_id=envelope.tenant_id, active=True).exists():
-            raise UnusableBooking("UNKNOWN_TENANT", "tenantId: not a tenant of this service")
-        now = clock.now()
-        if not take(CONSUMER, envelope, now):
-            return DUPLICATE
-        outcome = _apply(event, _cause(envelope, event), now)
-        if outcome != APPLIED:
-            _note(envelope, outcome)
-    for handler in _handlers.get(envelope.subject, ()):
-        handler(event)
-    return outcome
+    return dispatch_together([envelope])[0]
+
+
+def may_share(first: Envelope, second: Envelope) -> bool:
+    """Says whether two events may be applied in one transaction: bookings of one tenant, of different reservations."""
+    both = (first, second)
+    if first.tenant_id != second.tenant_id or any(event.subject not in BOOKINGS for event in both):
+        return False
+    return first.data.get("reservationId") != second.data.get("reservationId")
+
+
+def dispatch_together(envelopes: Sequence[Envelope]) -> list[str]:
+    """Applies events of one tenant that may pairwise share a transaction: all of them, or on any error none.
+
+    Raises as `dispatch` does; the caller then applies them one by one, so that one bad event stops no other.
+    """
+    tenant_id = envelopes[0].tenant_id
+    events = [parse(item) for item in envelopes]
+    with tenant(tenant_id):
+        now = _known_now(tenant_id)
+        taken = take(CONSUMER, envelopes, now)
+        pairs = [(item, event) for item, event in zip(envelopes, events, strict=True) if item.id in taken]
+        outcomes = dict.fromkeys((item.id for item in envelopes), DUPLICATE)
+        bookings = [(item, event) for item, event in pairs if isinstance(event, ReservationEvent)]
+        outcomes.update(_bookings(tenant_id, bookings, now))
+        for item, event in pairs:
+            if not isinstance(event, ReservationEvent):
+                outcomes[item.id] = _apply(event, _cause(item, event), now)
+        _note(tenant_id, [key for key in taken if outcomes[key] == IGNORED])
+    for item, event in zip(envelopes, events, strict=True):
+        for handler in _handlers.get(item.subject, ()):
+            handler(event)
+    return [outcomes[item.id] for item in envelopes]
+
+
+def _known_now(tenant_id: str) -> datetime:
+    """Returns the hotel's time, having made sure that the tenant is one of ours and active."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {clock.NOW_SQL} FROM core_tenant WHERE tenant_id = %s AND active", [tenant_id])
+        row = cursor.fetchone()
+    if row is None:
+        raise UnusableBooking("UNKNOWN_TENANT", "tenantId: not a tenant of this service")
+    now: datetime = row[0]
+    return now
 
 
 def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
-    if isinstance(event, ReservationEvent):
-        return _booking(event, cause, now)
     if isinstance(event, PaymentCaptured):
         return _payment(event, cause, now)
     if isinstance(event, UserDeactivated):
-        return _bulk(
-            event.tenant_id,
-            sha256_key(event.user_id, "mass-revoke-iam"),
-            {"holderId": event.user_id, "trigger": "user.deactivated"},
-            cause,
-            now,
-        )
+        args = {"holderId": event.user_id, "trigger": "user.deactivated"}
+        return _bulk(event.tenant_id, sha256_key(event.user_id, "mass-revoke-iam"), args, cause, now)
     if isinstance(event, PropertyDeactivated):
         args = {"propertyId": event.property_id, "trigger": "property.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.property_id, "mass-revoke-property"), args, cause, now)
@@ -89,14 +114,21 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
     return IGNORED
 
 
-def _booking(event: ReservationEvent, cause: Cause, now: datetime) -> str:
-    applied = reservations.apply(event.tenant_id, event, now)
-    if not applied.is_new_version:
-        return IGNORED
-    batch = KeyBatch.load_reservation(event.tenant_id, event.reservation_id, now)
-    follow_booking.follow(batch, applied.row, applied.before, event.event_id, cause)
+def _bookings(tenant_id: str, pairs: Sequence[tuple[Envelope, ReservationEvent]], now: datetime) -> dict[str, str]:
+    if not pairs:
+        return {}
+    applied = reservations.apply(tenant_id, [event for _, event in pairs], now)
+    moving = [(item, event) for item, event in pairs if applied[event.reservation_id].is_new_version]
+    outcomes = dict.fromkeys((item.id for item, _ in pairs), IGNORED)
+    if not moving:
+        return outcomes
+    batch = KeyBatch.load_stays(tenant_id, [event.reservation_id for _, event in moving], now)
+    for item, event in moving:
+        result = applied[event.reservation_id]
+        follow_booking.follow(batch, result.row, result.before, event.event_id, _cause(item, event))
+        outcomes[item.id] = APPLIED
     batch.flush()
-    return APPLIED
+    return outcomes
 
 
 def _payment(event: PaymentCaptured, cause: Cause, now: datetime) -> str:
@@ -105,7 +137,7 @@ def _payment(event: PaymentCaptured, cause: Cause, now: datetime) -> str:
         return IGNORED
     row.payment_status = event.payment_status
     row.save(update_fields=["payment_status"])
-    batch = KeyBatch.load_reservation(event.tenant_id, event.reservation_id, now)
+    batch = KeyBatch.load_stays(event.tenant_id, [event.reservation_id], now)
     for key in batch.keys.values():
         if key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.valid_until > now:
             rest_key.unsuspend(batch, key, own_key("paid", event.event_id, key.id), cause)
@@ -119,7 +151,7 @@ def _bulk(tenant_id: str, key: str, args: dict[str, str], cause: Cause, now: dat
         flow=bulk_revoke.FLOW, key=key, lane=internal_lane(tenant_id), priority=PRIORITY_SECURITY,
         args={**args, "reason": RevokeReason.SECURITY.value},
     )  # fmt: skip
-    if not start(tenant_id, [item], cause, now):
+    if not start(tenant_id, [(item, cause)], now):
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE sagas_saga SET status = 'due', step = 0, args = args - 'after', finished_at = NULL"
@@ -129,12 +161,13 @@ def _bulk(tenant_id: str, key: str, args: dict[str, str], cause: Cause, now: dat
     return APPLIED
 
 
-def _note(envelope: Envelope, outcome: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE sagas_inboxmessage SET outcome = %s WHERE tenant_id = %s AND consumer = %s AND event_id = %s",
-            [outcome, envelope.tenant_id, CONSUMER, envelope.id],
-        )
+def _note(tenant_id: str, event_ids: Sequence[str]) -> None:
+    if event_ids:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE sagas_inboxmessage SET outcome = %s WHERE tenant_id = %s AND consumer = %s AND event_id = ANY(%s)",
+                [IGNORED, tenant_id, CONSUMER, list(event_ids)],
+            )
 
 
 def _cause(envelope: Envelope, event: InboundEvent) -> Cause:

@@ -6,24 +6,28 @@ One rule: the inbox row is written in the transaction of the event's effect; the
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import connection
 
+from lockservice.core.bulk import insert_returning
 from sagas.events.envelope import Envelope
 
 DETAIL_MAX = 300
+_COLUMNS = {
+    "tenant_id": "text", "consumer": "text", "event_id": "text", "subject": "text", "outcome": "text", "detail": "text",
+    "received_at": "timestamptz",
+}  # fmt: skip
 
 
-def take(consumer: str, envelope: Envelope, now: datetime) -> bool:
-    """Writes the inbox row in the caller's transaction; False when the event was taken before."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO sagas_inboxmessage (tenant_id, consumer, event_id, subject, outcome, detail, received_at)"
-            " VALUES (%s, %s, %s, %s, 'applied', '', %s) ON CONFLICT (tenant_id, consumer, event_id) DO NOTHING",
-            [envelope.tenant_id, consumer, envelope.id, envelope.subject, now],
-        )
-        return cursor.rowcount == 1
+def take(consumer: str, envelopes: Sequence[Envelope], now: datetime) -> set[str]:
+    """Writes inbox rows in the caller's transaction; returns the ids of the events that were not taken before."""
+    rows = sorted((item.tenant_id, consumer, item.id, item.subject, "applied", "", now) for item in envelopes)
+    taken = insert_returning(
+        "sagas_inboxmessage", _COLUMNS, rows, on_conflict="(tenant_id, consumer, event_id) DO NOTHING", returning="event_id"
+    )
+    return {row[0] for row in taken}
 
 
 def bury(
@@ -38,11 +42,15 @@ def bury(
     event_id: str = "",
     subject: str = "",
 ) -> None:
-    """Keeps a message that cannot be handled, with the reason; the same message again only counts up. Inside the tenant's block or a queue block."""
+    """Keeps a message that cannot be handled, with the reason; the same message again only counts up.
+
+    Inside the tenant's block or a queue block.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO sagas_deadletter (tenant_id, source, topic, ordering_key, event_id, subject, body, digest, code,"
-            " detail, count, first_at, last_at, replayed_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, clock_timestamp(),"
+            " detail, count, first_at, last_at, replayed_by)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, clock_timestamp(),"
             " clock_timestamp(), '') ON CONFLICT (tenant_id, source, topic, digest) WHERE replayed_at IS NULL"
             " DO UPDATE SET count = sagas_deadletter.count + 1, last_at = EXCLUDED.last_at, code = EXCLUDED.code,"
             " detail = EXCLUDED.detail",

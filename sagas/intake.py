@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from lockservice.core.bulk import insert_returning
 from sagas.models import SagaStatus
@@ -29,6 +29,9 @@ _COLUMNS = {
     "error_code": "text", "error_detail": "text", "correlation_id": "text", "causation_id": "text", "trace_id": "text",
     "actor": "text", "created_at": "timestamptz", "position": "bigint",
 }  # fmt: skip
+
+KNOWN_LANES_MAX = 20_000
+_known_lanes: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,12 @@ def internal_lane(tenant_id: str) -> str:
     return f"{tenant_id}:internal"
 
 
-def start(tenant_id: str, starts: Sequence[Start], cause: Cause, now: datetime) -> dict[str, str]:
+def start(tenant_id: str, starts: Sequence[tuple[Start, Cause]], now: datetime) -> dict[str, str]:
     """Writes sagas in the caller's transaction and returns key → saga id of those that are new."""
     if not starts:
         return {}
-    _ensure_lanes(tenant_id, starts)
-    rows = [_row(tenant_id, item, cause, now) for item in starts]
+    ensure_lanes(tenant_id, {item.lane: item.lane_width for item, _ in starts})
+    rows = [_row(tenant_id, item, cause, now) for item, cause in starts]
     fresh = insert_returning("sagas_saga", _COLUMNS, rows, on_conflict="DO NOTHING", returning="key, id")
     return dict(fresh)
 
@@ -81,16 +84,16 @@ def _row(tenant_id: str, item: Start, cause: Cause, now: datetime) -> tuple[Any,
     )  # fmt: skip
 
 
-def _ensure_lanes(tenant_id: str, starts: Iterable[Start]) -> None:
-    ensure_lanes(tenant_id, {item.lane: item.lane_width for item in starts})
-
-
 def ensure_lanes(tenant_id: str, widths: Mapping[str, int]) -> None:
-    """Makes lane rows that do not exist yet."""
+    """Makes lane rows that do not exist yet. Lanes seen committed by this process are not asked for again."""
+    unknown = sorted(set(widths) - _known_lanes)
+    if not unknown:
+        return
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO sagas_lane (key, tenant_id, width, token, owner)"
             " SELECT key, %s, width, 0, '' FROM unnest(%s::text[], %s::smallint[]) AS v(key, width)"
             " ON CONFLICT (key) DO NOTHING",
-            [tenant_id, sorted(widths), [widths[key] for key in sorted(widths)]],
+            [tenant_id, unknown, [widths[key] for key in unknown]],
         )
+    transaction.on_commit(lambda: _known_lanes.update(unknown) if len(_known_lanes) < KNOWN_LANES_MAX else _known_lanes.clear())

@@ -21,7 +21,7 @@ from sagas.outbox import SHARDS
 
 log = structlog.get_logger(__name__)
 
-BATCH = 100
+BATCH = 64
 LEASE_S = 8
 RENEW_S = 2.0
 PAUSE_S = (0.02, 0.2)
@@ -63,9 +63,18 @@ class Publisher:
         return self.published
 
     def round(self) -> int:
-        """Publishes one batch of each shard held; returns how many rows."""
+        """Publishes up to BATCH rows of each shard held; returns how many rows."""
         self._hold()
-        return sum(self._relay(shard, token) for shard, token in list(self._shards.items()))
+        rows = self._read()
+        if not rows:
+            return 0
+        try:
+            self._bus.publish([_message(row) for row in rows])
+        except MessageRefused:
+            rows = self._one_by_one(rows)
+        self._mark([row[0] for row in rows])
+        self.published += len(rows)
+        return len(rows)
 
     def _hold(self) -> None:
         if time.monotonic() - self._claimed_at < RENEW_S and self._shards:
@@ -82,35 +91,28 @@ class Publisher:
             self._shards = dict(cursor.fetchall())
         self._claimed_at = time.monotonic()
 
-    def _relay(self, shard: int, token: int) -> int:
-        rows = self._read(shard)
-        if not rows:
-            return 0
-        try:
-            self._bus.publish([_message(row) for row in rows])
-        except MessageRefused:
-            rows = self._one_by_one(rows)
-        self._mark(shard, token, [row[0] for row in rows])
-        self.published += len(rows)
-        return len(rows)
-
-    def _read(self, shard: int) -> list[tuple[Any, ...]]:
+    def _read(self) -> list[tuple[Any, ...]]:
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute(
-                "SELECT id, topic, ordering_key, sequence, body, tenant_id, subject FROM sagas_outboxevent"
-                " WHERE shard = %s AND published_at IS NULL AND NOT blocked ORDER BY ordering_key, sequence LIMIT %s",
-                [shard, BATCH],
+                "SELECT o.id, o.topic, o.ordering_key, o.sequence, o.body, o.tenant_id, o.subject"
+                " FROM unnest(%s::smallint[]) AS held(shard), LATERAL (SELECT * FROM sagas_outboxevent e"
+                " WHERE e.shard = held.shard AND e.published_at IS NULL AND NOT e.blocked"
+                " ORDER BY e.ordering_key, e.sequence LIMIT %s) o",
+                [list(self._shards), BATCH],
             )
             return list(cursor.fetchall())
 
-    def _mark(self, shard: int, token: int, ids: Sequence[str]) -> None:
+    def _mark(self, ids: Sequence[str]) -> None:
+        """Marks rows of shards whose token is still ours; the others will be published by their new owner."""
         if not ids:
             return
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE sagas_outboxevent SET published_at = clock_timestamp() WHERE id = ANY(%s) AND EXISTS"
-                " (SELECT 1 FROM sagas_relayshard WHERE shard = %s AND token = %s)",
-                [list(ids), shard, token],
+                "UPDATE sagas_outboxevent o SET published_at = clock_timestamp() FROM sagas_relayshard s"
+                " JOIN unnest(%s::smallint[], %s::bigint[]) AS held(shard, token)"
+                " ON s.shard = held.shard AND s.token = held.token"
+                " WHERE o.id = ANY(%s) AND o.shard = s.shard",
+                [list(self._shards), list(self._shards.values()), list(ids)],
             )
 
     def _one_by_one(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -128,7 +128,7 @@ class Runner:
     def _slots(self) -> tuple[dict[str, tuple[int, int]], list[str]]:
         """How many sagas each lane may take now. One of every wide lane's places, and a part of the pool, is kept for
         priority 0."""
-        in_lane = Counter(work.lane for work in self._flying.values())
+        in_lane = self._in_hand()
         free = self._pool_size - len(self._flying)
         slots, urgent = {}, []
         for lane, (token, width) in self._lanes.items():
@@ -146,6 +146,11 @@ class Runner:
             if sum(n for _, n in slots.values()) >= BATCH * 2:
                 break
         return slots, urgent
+
+    def _in_hand(self) -> Counter[str]:
+        """How many steps of each lane are at a vendor, or back and not recorded yet; such a lane must not be given back."""
+        works = (*self._flying.values(), *(work for work, _ in self._unrecorded))
+        return Counter(work.lane for work in works)
 
     def _plan_batch(self, works: list[Work]) -> list[tuple[Work, Call]]:
         by_tenant: dict[str, list[Work]] = defaultdict(list)
@@ -276,7 +281,7 @@ class Runner:
         if not self._lanes or time.monotonic() - self._released < self._release_s:
             return
         self._released = time.monotonic()
-        flying = {work.lane for work in self._flying.values()}
+        flying = set(self._in_hand())
         quiet = [lane for lane in self._lanes if lane not in flying]
         if not quiet:
             return
@@ -300,7 +305,7 @@ class Runner:
         try:
             while self._record():
                 pass
-            flying = {work.lane for work in self._flying.values()}
+            flying = set(self._in_hand())
             with tenancy.queues():
                 claims.release(self.owner, {lane: token for lane, (token, _) in self._lanes.items() if lane not in flying})
         except OUTAGE as error:
@@ -314,7 +319,7 @@ def _run_internal(work: Work, tenant_id: str, hotel_now: object) -> None:
     if work.flow == follow_booking.NO_SHOW_FLOW:
         rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
         row = next(iter(rows), None)
-        batch = KeyBatch.load_reservation(tenant_id, work.reservation_id or "", hotel_now)  # type: ignore[arg-type]
+        batch = KeyBatch.load_stays(tenant_id, [work.reservation_id or ""], hotel_now)  # type: ignore[arg-type]
         follow_booking.run_no_show(batch, row, work.id, work.cause)
         batch.flush()
         work.status = SagaStatus.DONE.value

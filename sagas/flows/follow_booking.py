@@ -16,7 +16,7 @@ from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas.flows import issue_key, rest_key, revoke_key, update_key
-from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key, start
+from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
@@ -53,29 +53,25 @@ def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, sag
     """Suspends an active key; a key on its way is suspended as soon as it is active."""
     if rest_key.suspend(batch, key, reason, saga_key, cause) or key.state not in (State.REQUESTED, State.PENDING):
         return
-    start(
-        batch.tenant_id,
-        [
-            Start(
-                flow=rest_key.SUSPEND,
-                key=saga_key,
-                lane=issue_key.first_lane(batch, key),
-                lane_width=issue_key.lane_width(batch, key),
-                installation_id=key.installation_id,
-                credential_id=key.id,
-                reservation_id=key.reservation_id,
-                priority=PRIORITY_CHECKOUT,
-                args={"suspendWhenActive": reason.value},
-            )
-        ],
+    batch.start(
+        Start(
+            flow=rest_key.SUSPEND,
+            key=saga_key,
+            lane=issue_key.first_lane(batch, key),
+            lane_width=issue_key.lane_width(batch, key),
+            installation_id=key.installation_id,
+            credential_id=key.id,
+            reservation_id=key.reservation_id,
+            priority=PRIORITY_CHECKOUT,
+            args={"suspendWhenActive": reason.value},
+        ),
         cause,
-        batch.now,
     )
 
 
 def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None:
     reason = RevokeReason.CANCELLATION if row.status == CANCELLED else RevokeReason.CHECKOUT
-    for key in list(batch.keys.values()):
+    for key in batch.of_stay(row.reservation_id):
         revoke_key.begin(batch, key, reason, sha256_key(event_id, key.id, "revoke"), cause, trigger=row.status)
 
 
@@ -129,7 +125,7 @@ def _issue_if_missing(
 ) -> None:
     ours = [
         k
-        for k in batch.keys.values()
+        for k in batch.of_stay(row.reservation_id)
         if k.incarnation == row.incarnation and k.installation_id == installation.id and not k.ordinal
     ]
     if any(key.state in LIVE for key in ours):
@@ -204,7 +200,7 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
             flow=NO_SHOW_FLOW, key=saga_key, lane=lane, reservation_id=row.reservation_id, priority=PRIORITY_CHECKOUT,
             timer=due if due > batch.now else None,
         )  # fmt: skip
-        start(batch.tenant_id, [item], cause, batch.now)
+        batch.start(item, cause)
     elif row.status == FRAUD:
         for key in _live(batch, row):
             saga_key = sha256_key(row.reservation_id, "suspend-fraud", f"v{row.incarnation}", f".{row.version}", key.id)
@@ -216,4 +212,4 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
 
 
 def _live(batch: KeyBatch, row: Reservation) -> list[KeyCredential]:
-    return [key for key in batch.keys.values() if key.state in LIVE and key.incarnation == row.incarnation]
+    return [key for key in batch.of_stay(row.reservation_id) if key.state in LIVE and key.incarnation == row.incarnation]

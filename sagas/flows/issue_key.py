@@ -15,7 +15,7 @@ from credentials.services import KeyBatch
 from devices import adapters, selectors
 from devices.selectors import DeviceFacts, InstallationFacts
 from lockservice.core import crypto
-from sagas.intake import PRIORITY_ISSUE, Start, sha256_key, start
+from sagas.intake import PRIORITY_ISSUE, Start, sha256_key
 from sagas.outbox import Cause
 from vendors.port.ids import new_id
 from vendors.port.secrets import CardNumber
@@ -123,24 +123,20 @@ def launch(
     key.waiting_for = ""
     batch.touch(key)
     lead = place.policy.call_vendor_at(key.valid_from)
-    start(
-        batch.tenant_id,
-        [
-            Start(
-                flow=FLOW,
-                key=key.issue_key,
-                lane=first_lane(batch, key),
-                lane_width=lane_width(batch, key),
-                installation_id=key.installation_id,
-                credential_id=key.id,
-                reservation_id=key.reservation_id,
-                priority=priority,
-                timer=lead if lead is not None and lead > batch.now else None,
-                args=args or {},
-            )
-        ],
+    batch.start(
+        Start(
+            flow=FLOW,
+            key=key.issue_key,
+            lane=first_lane(batch, key),
+            lane_width=lane_width(batch, key),
+            installation_id=key.installation_id,
+            credential_id=key.id,
+            reservation_id=key.reservation_id,
+            priority=priority,
+            timer=lead if lead is not None and lead > batch.now else None,
+            args=args or {},
+        ),
         cause,
-        batch.now,
     )
 
 

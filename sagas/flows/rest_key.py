@@ -10,7 +10,7 @@ from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from credentials.services import KeyBatch
 from sagas.flows.issue_key import first_lane, lane_width
-from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_SECURITY, Start, start
+from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_SECURITY, Start
 from sagas.outbox import Cause
 from vendors.port.types import SuspendReason
 
@@ -52,20 +52,16 @@ def unsuspend(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) 
 
 
 def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priority: int, cause: Cause) -> None:
-    start(
-        batch.tenant_id,
-        [
-            Start(
-                flow=flow,
-                key=saga_key,
-                lane=first_lane(batch, key),
-                lane_width=lane_width(batch, key),
-                installation_id=key.installation_id,
-                credential_id=key.id,
-                reservation_id=key.reservation_id,
-                priority=priority,
-            )
-        ],
+    batch.start(
+        Start(
+            flow=flow,
+            key=saga_key,
+            lane=first_lane(batch, key),
+            lane_width=lane_width(batch, key),
+            installation_id=key.installation_id,
+            credential_id=key.id,
+            reservation_id=key.reservation_id,
+            priority=priority,
+        ),
         cause,
-        batch.now,
     )

@@ -11,7 +11,7 @@ from credentials.models import KeyCredential
 from credentials.services import KeyBatch
 from credentials.targets import is_settled
 from sagas.flows.issue_key import first_lane, lane_width
-from sagas.intake import PRIORITY_BULK, PRIORITY_CHECKOUT, PRIORITY_SECURITY, Start, start
+from sagas.intake import PRIORITY_BULK, PRIORITY_CHECKOUT, PRIORITY_SECURITY, Start
 from sagas.outbox import Cause
 from vendors.port.types import RevokeReason
 
@@ -61,20 +61,16 @@ def begin(
 
 
 def _start(batch: KeyBatch, key: KeyCredential, saga_key: str, priority: int, cause: Cause) -> None:
-    start(
-        batch.tenant_id,
-        [
-            Start(
-                flow=FLOW,
-                key=saga_key,
-                lane=first_lane(batch, key),
-                lane_width=lane_width(batch, key),
-                installation_id=key.installation_id,
-                credential_id=key.id,
-                reservation_id=key.reservation_id,
-                priority=priority,
-            )
-        ],
+    batch.start(
+        Start(
+            flow=FLOW,
+            key=saga_key,
+            lane=first_lane(batch, key),
+            lane_width=lane_width(batch, key),
+            installation_id=key.installation_id,
+            credential_id=key.id,
+            reservation_id=key.reservation_id,
+            priority=priority,
+        ),
         cause,
-        batch.now,
     )

@@ -20,7 +20,7 @@ from devices import adapters, selectors
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import settle_record
-from sagas.intake import own_key
+from sagas.intake import ensure_lanes, own_key
 from sagas.models import SagaStatus
 from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
 from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
@@ -80,7 +80,7 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
         return None
     doors, verb = group
     if doors[0].lane != work.lane:
-        work.lane, work.status = doors[0].lane, SagaStatus.DUE.value
+        _move_to(work, key, doors[0].lane)
         return None
     if verb is Verb.ISSUE and not _may_issue(context, work, key, doors, provisions):
         return None
@@ -116,6 +116,14 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[l
     ready.sort(key=lambda item: (RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
     first, verb = ready[0]
     return [d for d, other in ready if other is verb and (d.lane, d.rounds) == (first.lane, first.rounds)], verb
+
+
+def _move_to(work: Work, key: KeyCredential, lane: str) -> None:
+    """Sends the saga to another lane, which no saga may have started in so far."""
+    facts = selectors.installation(key.tenant_id, key.installation_id)
+    width = selectors.lane_of(facts, adapters.manifest(key.vendor), lane.partition(":")[2])[1]
+    ensure_lanes(key.tenant_id, {lane: width})
+    work.lane, work.status = lane, SagaStatus.DUE.value
 
 
 def _may_issue(

@@ -14,7 +14,7 @@ from credentials.services import KeyBatch
 from devices import selectors
 from sagas.events.instants import format_instant
 from sagas.flows import issue_key
-from sagas.intake import PRIORITY_ISSUE, Start, start
+from sagas.intake import PRIORITY_ISSUE, Start
 from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.types import Window
@@ -54,23 +54,19 @@ def begin(
     if key.state == State.REQUESTED:
         _carry_on_unissued(batch, place, key, cause)
         return True
-    start(
-        batch.tenant_id,
-        [
-            Start(
-                flow=FLOW,
-                key=saga_key,
-                lane=issue_key.first_lane(batch, key),
-                lane_width=issue_key.lane_width(batch, key),
-                installation_id=key.installation_id,
-                credential_id=key.id,
-                reservation_id=key.reservation_id,
-                priority=PRIORITY_ISSUE,
-                args={"changes": changes},
-            )
-        ],
+    batch.start(
+        Start(
+            flow=FLOW,
+            key=saga_key,
+            lane=issue_key.first_lane(batch, key),
+            lane_width=issue_key.lane_width(batch, key),
+            installation_id=key.installation_id,
+            credential_id=key.id,
+            reservation_id=key.reservation_id,
+            priority=PRIORITY_ISSUE,
+            args={"changes": changes},
+        ),
         cause,
-        batch.now,
     )
     return True
 

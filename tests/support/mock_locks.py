@@ -21,13 +21,13 @@ class MockLocks:
         assert self._process.stdout is not None
         ready = json.loads(self._process.stdout.readline())
         self.setting: str = ready["setting"]
-        self._control: str = ready["control"]
+        self.control: str = ready["control"]
         self._http = urllib3.PoolManager()
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Speaks to the control port."""
         method = "GET" if body is None else "POST"
-        answer = self._http.request(method, f"{self._control}{path}", json=body)
+        answer = self._http.request(method, f"{self.control}{path}", json=body)
         assert answer.status == 200, answer.data
         return answer.json()
 
