@@ -57,19 +57,25 @@ def seal_installation(row: VendorInstallation, settings: dict[str, object], secr
     row.secrets_sealed = crypto.seal("lock-config", row.tenant_id, _place(row.id, SECRETS_PLACE), json.dumps(secrets))
 
 
+def open_installation(row: VendorInstallation) -> tuple[dict[str, object], dict[str, str]]:
+    """Opens settings and secrets of a row. Raises lockservice.core.crypto.SealBroken."""
+    opened = crypto.unseal("lock-config", row.tenant_id, _place(row.id, SETTINGS_PLACE), row.settings_sealed)
+    secrets = "{}"
+    if row.secrets_sealed:
+        secrets = crypto.unseal("lock-config", row.tenant_id, _place(row.id, SECRETS_PLACE), row.secrets_sealed)
+    return json.loads(opened), json.loads(secrets)
+
+
 def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
     row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=facts.id).first()
     if row is None:
         raise UnknownDevice(facts.id)
-    opened = crypto.unseal("lock-config", tenant_id, _place(row.id, SETTINGS_PLACE), row.settings_sealed)
-    secrets = "{}"
-    if row.secrets_sealed:
-        secrets = crypto.unseal("lock-config", tenant_id, _place(row.id, SECRETS_PLACE), row.secrets_sealed)
+    opened, secrets = open_installation(row)
     return AdapterContext(
         tenant_id=tenant_id,
         installation_id=facts.id,
-        settings=json.loads(opened),
-        secrets={name: Token(value) for name, value in json.loads(secrets).items()},
+        settings=opened,
+        secrets={name: Token(value) for name, value in secrets.items()},
         clock=vendor_clock(),
         rng=random.Random(),  # noqa: S311 - nonces and jitter, never PINs
         sleep=time.sleep,

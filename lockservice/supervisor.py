@@ -58,7 +58,8 @@ class ProcessSpec:
     `ready` is `http:<path>` on the process's port, `listens` for a port that takes connections,
     `heartbeat:<row name>`, or empty for "as soon as it runs". `port` is the preferred one, 0 for any
     that is then remembered, None for no port; `more_ports` names further ones. A process with a
-    heartbeat is restarted when it is silent for `silent_after_s` seconds of real time.
+    heartbeat is restarted when it is silent for `silent_after_s` seconds of real time. `before_seeding`
+    processes need no database and are started before demo data is made.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ProcessSpec:
     port: int | None = None
     more_ports: tuple[str, ...] = ()
     silent_after_s: float = 20.0
+    before_seeding: bool = False
 
     @classmethod
     def from_settings(cls, entry: Mapping[str, Any]) -> ProcessSpec:
@@ -179,6 +181,12 @@ class Supervisor:
         if running.returncode != 0:
             tail = "\n".join(log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
             raise StartFailed(f"{name} failed, see {log_file}:\n{tail}")
+
+    def start_early(self) -> None:
+        """Start what demo data needs, without waiting for it to be ready."""
+        for child in self._children:
+            if child.spec.before_seeding:
+                self._spawn(child)
 
     def start_all(self, timeout_s: float = 90.0) -> bool:
         """Start all processes at once and say whether all were ready within the time.

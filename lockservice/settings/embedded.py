@@ -43,7 +43,10 @@ STATIC_ROOT.mkdir(mode=0o700, exist_ok=True)
 # --- `manage.py up` ---------------------------------------------------------------------------
 
 # Management commands that make the demo hotel, in order, run as the worker after migrating.
-UP_SEEDERS: list[str] = []
+UP_SEEDERS: list[str] = ["seed_demo"]
+
+# Which simulator each house of the demo is on.
+DEMO_VENDORS = {"hotel-silk": "ttlock", "guesthouse-rudaki": "mock"}
 
 _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
@@ -100,10 +103,11 @@ UP_PROCESSES: list[dict[str, Any]] = [
                 "--port", "{port}", "--control-port", f"{{port:sim-{vendor}-control}}", *more,
             ],
             "ready": "listens",
+            "before_seeding": True,
         }
         for vendor, more in SIMULATED_VENDORS.items()
     ),
 ]  # fmt: skip
 
 # Dotted name of a function that gets {process: url} and gives the text shown when all is ready.
-UP_ANNOUNCE = ""
+UP_ANNOUNCE = "lockservice.demo.announcement.announce"

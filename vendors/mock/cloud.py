@@ -30,6 +30,7 @@ class MockCloud:
     def __init__(self, now: Callable[[], datetime], sleep: Callable[[float], None] = time.sleep) -> None:
         self.ledger = Ledger(now)
         self.calls: list[dict[str, Any]] = []
+        self.calls_by_door: Counter[str] = Counter()
         self._sleep = sleep
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._deferred: dict[str, dict[str, Any]] = {}
@@ -41,6 +42,7 @@ class MockCloud:
         with self.ledger.lock:
             self.ledger.reset()
             self.calls.clear()
+            self.calls_by_door.clear()
             self._counts.clear()
             self._deferred.clear()
             self._seed = None
@@ -87,6 +89,7 @@ class MockCloud:
             }
         )
         del self.calls[:-MAX_CALLS_KEPT]
+        self.calls_by_door.update(d["door"] for d in _asked(body))
 
     def _refuses(self, verb: str, key: str, profile: Profile) -> bool:
         if verb not in profile.fail:

@@ -34,5 +34,6 @@ MANIFEST = VendorManifest(
     setting_names=("url", "timeout_s"),
     secret_names=("webhook_secret",),
     simulator="vendors.mock.simulator",
+    simulated="vendors.mock.simulated:open_control",
     door_capacity={CredentialKind.PIN_CODE: 1000, CredentialKind.RFID_CARD: 1000},
 )

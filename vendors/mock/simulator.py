@@ -8,10 +8,11 @@ prints one line of JSON with `url`, `control` and `setting` once both ports list
 |---|---|---|
 | POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | count |
 | GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
-| POST /clock | `{"now": iso or null}` | moves the vendor's and the doors' clock; it runs on from there |
+| POST /clock | `{"now": iso or null, "running"?: true}` | moves the vendor's and doors' clock; it runs on, or stands still |
 | POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
 | POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
 | GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
+| GET /counts | | `{"byDoor": {door: n}}`: requests since the start |
 | POST /reset | | forgets everything |
 
 One rule: the two ports never mix, so that no service can reach the control side by mistake.
@@ -38,17 +39,19 @@ MAX_REQUEST_BYTES = 1024 * 1024
 
 
 class MovableClock:
-    """A clock that runs, and can be moved."""
+    """A clock that runs, and can be moved or stopped."""
 
     def __init__(self) -> None:
         self._shift = timedelta()
+        self._stopped_at: datetime | None = None
 
     def now(self) -> datetime:
         """Returns the present instant of the mock's world."""
-        return datetime.now(UTC) + self._shift
+        return self._stopped_at or datetime.now(UTC) + self._shift
 
-    def move(self, instant: str | None) -> None:
+    def move(self, instant: str | None, *, running: bool = True) -> None:
         """Sets it to an instant with a zone, or back to the machine's time. Raises ValueError without a zone."""
+        self._stopped_at = None
         if instant is None:
             self._shift = timedelta()
             return
@@ -56,6 +59,7 @@ class MovableClock:
         if wanted.tzinfo is None:
             raise ValueError("an instant needs a time zone")
         self._shift = wanted - datetime.now(UTC)
+        self._stopped_at = None if running else wanted
 
 
 class Simulator:
@@ -84,6 +88,7 @@ class Simulator:
             "/faults": self._faults,
             "/try": self._try,
             "/calls": lambda _: {"calls": list(self.cloud.calls)},
+            "/counts": lambda _: {"byDoor": dict(self.cloud.calls_by_door)},
             "/reset": self._reset,
             "/healthz": lambda _: {"ok": True},
         }
@@ -98,7 +103,7 @@ class Simulator:
         return {"now": self.clock.now().isoformat(), "doors": doors}
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.clock.move(body["now"])
+        self.clock.move(body["now"], running=bool(body.get("running", True)))
         return {"now": self.clock.now().isoformat()}
 
     def _faults(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,10 @@ class LaneRule(StrEnum):
 @dataclass(frozen=True, slots=True)
 class VendorManifest:
     """A vendor as the registry sees it. `adapter` is `module:function` of an AdapterFactory; `simulator` a module with
-    `main(argv)`, or None. `lane_width` bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and
-    `calls_per_month` are the vendor's limits where the installation states none; None where there is none.
-    `desk_kinds` need a person at the desk, so no booking event encodes them. `secret_names` and `setting_names` are what an
-    installation must provide."""
+    `main(argv)`, or None; `simulated` is `module:function` of the SimulatorFactory that opens its control port. `lane_width`
+    bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
+    installation states none; None where there is none. `desk_kinds` need a person at the desk, so no booking event encodes
+    them. `secret_names` and `setting_names` are what an installation must provide."""
 
     code: str
     display_name: str
@@ -46,6 +46,7 @@ class VendorManifest:
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
     simulator: str | None = None
+    simulated: str | None = None
     door_capacity: Mapping[CredentialKind, int] = field(default_factory=dict)
 
 

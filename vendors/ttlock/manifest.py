@@ -43,5 +43,6 @@ MANIFEST = VendorManifest(
         "webhook_secret_next",
     ),
     simulator="vendors.ttlock.simulator",
+    simulated="vendors.ttlock.simulated:open_control",
     door_capacity={CredentialKind.PIN_CODE: 250, CredentialKind.RFID_CARD: 1000},
 )

@@ -74,6 +74,7 @@ class Command(BaseCommand):
     def _run(self, supervisor: Supervisor, ready_file: Path | None, started_at: float) -> None:
         console, local = supervisor.console, supervisor.local
         console.progress("starting PostgreSQL and Valkey")
+        supervisor.start_early()
         servers.start(local, tethered=True)
         console.progress("bringing the schema up to date")
         supervisor.run_step("migrate", ["{python}", "manage.py", "migrate", "--verbosity", "1"], {"LOCK_DB_LOGIN": "owner"})

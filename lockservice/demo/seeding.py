@@ -1,0 +1,81 @@
+"""Seeds the demo: its rows once, its simulated locks at every start.
+
+One rule: it is run by every start of `up`, so it only adds, and takes well under a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+
+from devices import simulated
+from lockservice.core import clock
+from lockservice.core.tenancy import queues
+from lockservice.demo import places
+from lockservice.demo.building import HousePlan, PlanDoor, put_up
+from lockservice.demo.places import DemoHouse
+from vendors.port.simulated import BuiltHouse, SimulatorUnreachable
+
+PATIENCE_S = 20.0
+"""How long a simulator that is just starting is waited for."""
+
+PAUSE_S = 0.05
+
+
+def vendor_of(house: DemoHouse) -> str:
+    """Returns the code of the vendor a house of the demo is on."""
+    return str(settings.DEMO_VENDORS[house.code])
+
+
+def seed_house(house: DemoHouse) -> BuiltHouse:
+    """Puts up one house. Raises vendors.port.simulated.SimulatorUnreachable when its simulator does not start in time."""
+    vendor = vendor_of(house)
+    place = simulated.place_of(vendor)
+    return _patiently(lambda: put_up(plan_of(house), vendor, place, _secret()))
+
+
+def follow_clock() -> None:
+    """Tells the simulators the time: they may have restarted since the hotel's clock was moved."""
+    with queues():
+        state = clock.HotelClock.objects.filter(id=1).first()
+        now = clock.now()
+    moved = state is not None and (state.stopped_at is not None or bool(state.ahead))
+    simulated.set_clocks(now if moved else None, running=state is None or state.stopped_at is None)
+
+
+def plan_of(house: DemoHouse) -> HousePlan:
+    """Returns the rows and locks of a house of the demo."""
+    return HousePlan(
+        code=house.code,
+        base=house.base,
+        tenant_id=places.TENANT_ID,
+        tenant_name=places.TENANT_NAME,
+        property_id=house.property_id,
+        installation_id=house.installation_id,
+        name=house.name,
+        time_zone=house.time_zone,
+        utc_offset_s=house.utc_offset_s,
+        doors=[
+            PlanDoor(door.number, door.label, door.gateway, house.device_id(door), door.room_id, door.floor, door.areas)
+            for door in house.doors
+        ],
+        policy=places.POLICY,
+        limits={"calls_per_minute": 600},
+    )
+
+
+def _secret() -> str:
+    return str(settings.LOCAL_DIRECTORY.secret("simulators.key"))
+
+
+def _patiently(build: Callable[[], BuiltHouse]) -> BuiltHouse:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return build()
+        except SimulatorUnreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_S)

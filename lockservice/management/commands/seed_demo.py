@@ -1,0 +1,33 @@
+"""`manage.py seed_demo`: the demo's hotels, locks and people."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils.module_loading import import_string
+
+from devices import simulated
+from lockservice.demo import places, seeding
+from vendors.port.simulated import SimulatorRefused, SimulatorUnreachable
+
+USERS = "lockservice.console.demo"
+
+
+class Command(BaseCommand):
+    help = "Puts up the demo's hotels and locks; run again it adds what is missing and changes nothing else."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        if not simulated.vendors():
+            raise CommandError("the demo needs simulators, which these settings do not have")
+        try:
+            for house in places.HOUSES:
+                built = seeding.seed_house(house)
+                self.stdout.write(f"{house.name}: {len(built.doors)} doors, {seeding.vendor_of(house)}")
+            seeding.follow_clock()
+        except (SimulatorUnreachable, SimulatorRefused) as error:
+            raise CommandError(str(error)) from error
+        if find_spec(USERS) is not None:
+            import_string(f"{USERS}.ensure_users")(places.TENANT_ID)

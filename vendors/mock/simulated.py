@@ -1,0 +1,62 @@
+"""The mock's control port, as the demo and the replay ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from vendors.port.simulated import BuiltHouse, DoorAnswer, HeldKey, WantedHouse
+from vendors.port.types import CredentialKind
+from vendors.support.control_port import ControlPort
+
+
+class MockControl:
+    """Implements vendors.port.simulated.SimulatorControl."""
+
+    def __init__(self, address: str, control_url: str) -> None:
+        self._address = address
+        self._control = ControlPort(control_url)
+
+    def build(self, house: WantedHouse) -> BuiltHouse:
+        """Puts up the doors; the mock has no gateways and no accounts."""
+        doors = {door.number: f"{house.code}-{door.number}" for door in house.doors}
+        rows = [{"externalId": doors[door.number], "label": door.label} for door in house.doors]
+        self._control.post("/seed", {"doors": rows, "additive": True})
+        return BuiltHouse(doors, {}, {"url": f"mock://{self._address}"}, {})
+
+    def try_door(self, door: str, kind: CredentialKind, value: str, at: datetime | None = None) -> DoorAnswer:
+        """See SimulatorControl."""
+        body = {"device": door, "kind": kind.value, "value": value, "at": at.isoformat() if at else None}
+        answer = self._control.post("/try", body)
+        return DoorAnswer(bool(answer["open"]), str(answer["why"]))
+
+    def held(self, doors: Iterable[str]) -> Sequence[HeldKey]:
+        """See SimulatorControl."""
+        wanted = set(doors)
+        rows = [row for row in self._control.get("/dump")["doors"] if row["device"] in wanted]
+        return [
+            HeldKey(
+                door=row["device"],
+                kind=CredentialKind(key["kind"]),
+                value="" if key["kind"] == CredentialKind.MOBILE_APP else key["value"],
+                opens_from=datetime.fromisoformat(key["validFrom"]),
+                opens_until=datetime.fromisoformat(key["validUntil"]),
+                is_resting=bool(key["suspended"]),
+            )
+            for row in rows
+            for key in row["keys"]
+        ]
+
+    def set_clock(self, now: datetime | None, *, running: bool) -> None:
+        """See SimulatorControl."""
+        self._control.post("/clock", {"now": now.isoformat() if now else None, "running": running})
+
+    def calls(self, doors: Iterable[str]) -> int:
+        """See SimulatorControl."""
+        counts = self._control.get("/counts")["byDoor"]
+        return sum(int(counts.get(door, 0)) for door in doors)
+
+
+def open_control(address: str, control_url: str) -> MockControl:
+    """Opens the control port; makes no call."""
+    return MockControl(address, control_url)

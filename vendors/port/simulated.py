@@ -1,0 +1,114 @@
+"""What every vendor's simulator can be asked from outside: put up doors, move the clock, try a key, look inside.
+
+One rule: this is the side of the person in the corridor and of the building's electrician. No adapter knows it, and nothing
+here is needed to serve a real hotel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from .types import CredentialKind
+
+
+@dataclass(frozen=True, slots=True)
+class WantedDoor:
+    """A lock to put up. `number` tells doors of one house apart and stays the same for ever (1 to 9999). Doors with equal
+    `gateway` numbers (1 to 999) hang on one gateway, where the vendor has gateways; None: out of reach of any."""
+
+    number: int
+    label: str
+    gateway: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WantedHouse:
+    """A house to put up. `code` (lower-case letters, digits and hyphens) names its account at the vendor, `base` (1 to
+    200,000) makes its numbers differ from those of other houses. `utc_offset_s` is what the locks were paired with.
+
+    `secret` is the account's password; it is derived from by each vendor as its wire asks. `is_hurried` leaves out the
+    time that radio takes, for replays.
+    """
+
+    code: str
+    base: int
+    doors: Sequence[WantedDoor]
+    utc_offset_s: int
+    secret: str = field(repr=False)
+    is_hurried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltHouse:
+    """What the vendor calls the doors, and what an installation needs to speak to them. `doors` and `gateways` map numbers
+    to external ids; `gateways` is empty where the vendor has none."""
+
+    doors: Mapping[int, str]
+    gateways: Mapping[int, str]
+    settings: Mapping[str, object]
+    secrets: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """A key in a lock's own memory (a phone's key: at the vendor, which the phone asks).
+
+    `value` is what opens: digits, a card's number; empty for a phone's key. `opens_from` and `opens_until` are the true
+    instants between which the lock acts on it. `is_resting` means that it does not open although it is there.
+    """
+
+    door: str
+    kind: CredentialKind
+    value: str = field(repr=False)
+    opens_from: datetime
+    opens_until: datetime
+    is_resting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DoorAnswer:
+    """What the door did, and the simulator's word for why."""
+
+    is_open: bool
+    why: str
+
+
+class SimulatorUnreachable(Exception):
+    """Nobody answers at the control port. The simulator is not running; start it and try again."""
+
+
+class SimulatorRefused(Exception):
+    """The control port calls the request wrong. Trying again makes no sense."""
+
+
+class SimulatorControl(Protocol):
+    """A simulator's control port. Every call raises SimulatorUnreachable, or SimulatorRefused naming what is wrong."""
+
+    def build(self, house: WantedHouse) -> BuiltHouse:
+        """Puts up what is missing of the house; what is there keeps its keys. May be sent after every start."""
+        ...
+
+    def try_door(self, door: str, kind: CredentialKind, value: str, at: datetime | None = None) -> DoorAnswer:
+        """Types, shows or taps at a door. With `at`, judges at another instant and leaves no trace."""
+        ...
+
+    def held(self, doors: Iterable[str]) -> Sequence[HeldKey]:
+        """Returns every key these doors hold."""
+        ...
+
+    def set_clock(self, now: datetime | None, *, running: bool) -> None:
+        """Sets the simulator's clock, going on from there or standing still; None gives it back to the machine."""
+        ...
+
+    def calls(self, doors: Iterable[str]) -> int:
+        """Counts the requests that concerned these doors since the simulator started."""
+        ...
+
+
+class SimulatorFactory(Protocol):
+    """Opens a control port. `address` is where the vendor's side listens, host and port; makes no call."""
+
+    def __call__(self, address: str, control_url: str) -> SimulatorControl: ...
