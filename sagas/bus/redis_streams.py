@@ -54,7 +54,9 @@ _TRANSIENT_ANSWERS = ("OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NO
 class RedisStreamsBus:
     """See the module; implements ``sagas.bus.port.EventBus``.
 
-    ``lease_s``: how long a consumer may hold a delivery before others get it, above what one batch takes to handle.
+    ``lease_s``: how long a consumer may hold a delivery before others get it (a quarter more until they look). Above what
+    one batch takes to handle, since it is not extended; low enough that the work of a killed consumer goes on within ten
+    seconds.
     ``consumer_forgotten_after_s``: names of consumers that came and went are removed after this silence, if they hold
     nothing.
     """
@@ -66,7 +68,7 @@ class RedisStreamsBus:
         url: str,
         *,
         prefix: str = "{bus}",
-        lease_s: float = 30.0,
+        lease_s: float = 6.0,
         retention_s: float = SEVEN_DAYS_S,
         unread_kept: int = 20_000,
         consumer_forgotten_after_s: float = 3600.0,
@@ -140,7 +142,7 @@ class RedisStreamsBus:
             left_s = until - time.monotonic()
             if deliveries or left_s <= 0:
                 return deliveries
-            block_s = min(left_s, LONGEST_BLOCK_S, self._lease_s / 2)
+            block_s = min(left_s, LONGEST_BLOCK_S, self._lease_s / 4)
             if due_in_s is not None:
                 block_s = min(block_s, due_in_s)
             self._wait_for_news(topics, positions, block_s)
@@ -198,7 +200,7 @@ class RedisStreamsBus:
                 while self._shelve_pending(topic, group, idle_s=0.0, consumer=consumer) >= LEFTOVERS_PER_PASS:
                     continue
                 self._recovered.add((topic, group, consumer))
-            if now - self._swept_at.get((topic, group), 0.0) >= self._lease_s / 2:
+            if now - self._swept_at.get((topic, group), 0.0) >= self._lease_s / 4:
                 self._shelve_pending(topic, group, idle_s=self._lease_s, consumer="")
                 self._swept_at[topic, group] = now
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sagas.events.event_spec import EventSpec
 
-SERVICE_GROUP = "lock-integration"
+SERVICE_GROUP = "lock-integration-service"
 """The group under which all consumers of this service share the work."""
 
 ACK_DEADLINE_S = 60
