@@ -47,8 +47,8 @@ OUTAGE = (OperationalError, InterfaceError)
 class Runner:
     """One runner. `owner` is random per incarnation, never a host or worker name.
 
-    `pool` runs the vendor calls, at most `pool_size` at once; without one the runner makes its own threads. Idle lanes are given
-    back every `release_s` seconds.
+    `pool` runs the vendor calls, at most `pool_size` at once; without one the runner makes its own threads. Idle lanes
+    are given back every `release_s` seconds.
     """
 
     def __init__(

@@ -38,10 +38,11 @@ class Hotel:
     rooms: dict[str, str] = field(default_factory=dict)
     doors: dict[str, str] = field(default_factory=dict)
     devices: dict[str, str] = field(default_factory=dict)
+    opened_at: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0) - DAY)
 
     def booking(self, reservation_id: str, version: int, rooms: Sequence[str], **extra: Any) -> dict[str, Any]:
         """Returns the data of a booking event for rooms given by label; from yesterday for three days unless said otherwise."""
-        start = extra.pop("start", datetime.now(UTC).replace(microsecond=0) - DAY)
+        start = extra.pop("start", self.opened_at)
         end = extra.pop("end", start + 3 * DAY)
         return {
             "reservationId": reservation_id,
