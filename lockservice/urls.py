@@ -1,11 +1,17 @@
 """Every address of the service, gathered from the rooms that serve them.
 
-The one rule: only `include` and the two probes stand here; views live with what they show.
+The one rule: views live with what they show; here stand only where they begin, and who tells of errors outside of them.
 """
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 urlpatterns = [
     path("console/", admin.site.urls),
+    path("", include("lockservice.api.router", namespace="lock")),
 ]
+
+handler400 = "lockservice.core.http.plain_bad_request"
+handler403 = "lockservice.core.http.plain_forbidden"
+handler404 = "lockservice.core.http.plain_not_found"
+handler500 = "lockservice.core.http.plain_server_error"

@@ -14,6 +14,7 @@ from csp.constants import NONE, SELF
 from kombu.entity import Queue
 
 from lockservice.settings import logs
+from lockservice.settings.api import *
 from lockservice.settings.languages import LANGUAGES, LANGUAGES_BIDI  # noqa: F401 - they are settings
 
 BASE_DIR = Path(__file__).resolve().parents[2]
@@ -168,34 +169,6 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
-
-# --- API --------------------------------------------------------------------------------------
-
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["lockservice.core.auth.BearerAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_VERSIONING_CLASS": None,
-    "EXCEPTION_HANDLER": "lockservice.core.http.problem_handler",
-    "TEST_REQUEST_DEFAULT_FORMAT": "json",
-    "UNAUTHENTICATED_USER": None,
-    "COERCE_DECIMAL_TO_STRING": True,
-    "DATETIME_FORMAT": "iso-8601",
-}
-
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Lock & key service",
-    "DESCRIPTION": "Keys for hotel guests and staff, on the locks of several vendors.",
-    "VERSION": "1.0.0",
-    "OAS_VERSION": "3.1.1",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "COMPONENT_SPLIT_REQUEST": True,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-}
 
 # --- Work -------------------------------------------------------------------------------------
 

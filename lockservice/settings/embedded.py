@@ -21,6 +21,12 @@ SECRET_KEY = LOCAL_DIRECTORY.secret("django.key")
 DATA_KEY_FILE = str(LOCAL_DIRECTORY.data_key_file)
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 
+EMBEDDED = True
+API_JWKS = "embedded:"
+API_ISSUER = "melmastoon-embedded"
+API_AUDIENCE = "melmastoon-lock"
+API_SIGNING_SECRET = LOCAL_DIRECTORY.secret("api-signing.key")
+
 # The host is the folder of the Unix socket unless a test puts something in between.
 DATABASES = {
     "default": database(

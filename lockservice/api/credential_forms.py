@@ -1,0 +1,105 @@
+"""What callers may send about credentials.
+
+The one rule: whatever can be seen to be wrong without the database is refused here, by field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rest_framework import serializers
+
+from credentials.lifecycle import State
+from lockservice.core.http_pages import DEFAULT_ROWS, MAX_ROWS
+from lockservice.core.http_strict import Instant, OpaqueId, StrictBody, Text, Truth, Word, Words, shape
+from vendors.port.types import Area, CredentialKind, Intent, RevokeReason, SuspendReason
+
+MAX_ROOMS: Final = 50
+
+
+def _rooms(**options: Any) -> Words:
+    return Words(child=OpaqueId(), min_length=1, max_length=MAX_ROOMS, **options)
+
+
+def _areas(**options: Any) -> Words:
+    return Words(child=Word(Area), max_length=len(Area), **options)
+
+
+class _Windowed(StrictBody):
+    """Refuses a window that ends before it starts."""
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Compares both ends where both are given."""
+        start, end = attrs.get("validFrom"), attrs.get("validUntil")
+        if start is not None and end is not None and end <= start:
+            raise serializers.ValidationError({"validUntil": ["must lie after validFrom"]})
+        return attrs
+
+
+class _Change(_Windowed):
+    """Refuses a change of nothing, and of the papers together with something else."""
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Counts what is to be changed."""
+        if not attrs:
+            raise serializers.ValidationError({"body": ["must change something"]})
+        if "idVerified" in attrs and (len(attrs) > 1 or not attrs["idVerified"]):
+            raise serializers.ValidationError({"idVerified": ["may only be true, and stands alone"]})
+        return super().validate(attrs)
+
+
+IssueForm = shape(
+    "CredentialIssue",
+    _Windowed,
+    reservationId=OpaqueId(
+        required=False, help_text="The stay the key belongs to; what is not given is then taken from the stay."
+    ),
+    propertyId=OpaqueId(required=False),
+    rooms=_rooms(required=False),
+    validFrom=Instant(required=False, help_text="Included; now if neither given nor known from the stay."),
+    validUntil=Instant(required=False, help_text="Excluded."),
+    holderId=OpaqueId(required=False),
+    preferredKinds=Words(child=Word(CredentialKind), max_length=len(CredentialKind), required=False),
+    areas=_areas(required=False),
+    floors=Words(child=Text(max_length=16), max_length=50, required=False),
+    intent=Word([Intent.NEW, Intent.ADDITIONAL], required=False, help_text="`additional` kills no earlier key; the default."),
+    channelHint=Word(["mobile", "desk", "kiosk"], required=False),
+)
+ChangeForm = shape(
+    "CredentialChange",
+    _Change,
+    validFrom=Instant(required=False),
+    validUntil=Instant(required=False),
+    rooms=_rooms(required=False),
+    areas=_areas(required=False),
+    idVerified=Truth(
+        required=False, help_text="true: the desk has seen the guest's papers; a key that waits for them goes on."
+    ),
+)
+RevokeForm = shape(
+    "CredentialRevoke",
+    StrictBody,
+    reason=Word(RevokeReason),
+    reissue=Truth(required=False, help_text="For `lost`: false gives no successor."),
+    kind=Word(CredentialKind, required=False, help_text="For `lost`: the successor's kind; the same if not given."),
+)
+SuspendForm = shape("CredentialSuspend", StrictBody, reason=Word(SuspendReason))
+ReplaceForm = shape("CredentialReplace", StrictBody, kind=Word(CredentialKind, required=False))
+EncodeForm = shape(
+    "CredentialEncode",
+    StrictBody,
+    cardNumber=serializers.RegexField(
+        r"^[0-9]{1,20}\Z", required=False, help_text="The number of the card as the desk's reader shows it, in decimal."
+    ),
+)
+ListQuery = shape(
+    "CredentialList",
+    StrictBody,
+    reservationId=OpaqueId(required=False),
+    propertyId=OpaqueId(required=False),
+    state=Word(State, required=False),
+    kind=Word(CredentialKind, required=False),
+    holderId=OpaqueId(required=False),
+    limit=serializers.IntegerField(min_value=1, max_value=MAX_ROWS, required=False, default=DEFAULT_ROWS),
+    cursor=Text(max_length=600, required=False),
+)
