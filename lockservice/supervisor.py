@@ -183,9 +183,15 @@ class Supervisor:
             raise StartFailed(f"{name} failed, see {log_file}:\n{tail}")
 
     def start_early(self) -> None:
-        """Start what demo data needs, without waiting for it to be ready."""
+        """Start what needs no database, without waiting for it to be ready."""
         for child in self._children:
             if child.spec.before_seeding:
+                self._spawn(child)
+
+    def start_rest(self) -> None:
+        """Start what has not been started yet, without waiting for it to be ready."""
+        for child in self._children:
+            if child.running is None:
                 self._spawn(child)
 
     def start_all(self, timeout_s: float = 90.0) -> bool:
