@@ -22,7 +22,8 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 # --- Applications -----------------------------------------------------------------------------
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "lockservice.console.apps.ConsoleAdminConfig",
+    "lockservice.console.apps.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

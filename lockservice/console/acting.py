@@ -1,0 +1,72 @@
+"""Turns a button into an act, and keeps who pressed it, why, and what came of it.
+
+One rule: no act without a reason of at least three characters; refused acts are recorded too, with their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from lockservice.console.models import StaffAct
+from lockservice.console.session import Desk
+from lockservice.core import clock, tenancy
+from sagas.acts import Refused
+
+REASON_MAX = 200
+
+
+class ReasonForm(forms.Form):
+    """What every act asks for."""
+
+    reason = forms.CharField(
+        label=_("Why"),
+        min_length=3,
+        max_length=REASON_MAX,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an act: `value` is what it returned; a refusal has its code and detail."""
+
+    value: Any = None
+    code: str = ""
+    detail: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Says whether the act was carried out."""
+        return not self.code
+
+
+def perform(desk: Desk, action: str, subject_id: str, reason: str, act: Callable[[], Any]) -> Outcome:
+    """Runs an act, which opens its own transaction, and records it. No block may be open."""
+    try:
+        outcome = Outcome(value=act())
+    except Refused as refused:
+        outcome = Outcome(code=refused.code, detail=refused.detail)
+    record(desk, action, subject_id, reason, outcome)
+    return outcome
+
+
+def record(desk: Desk, action: str, subject_id: str, reason: str, outcome: Outcome) -> None:
+    """Appends the act to the tenant's record."""
+    with tenancy.tenant(desk.tenant_id):
+        StaffAct.objects.create(
+            tenant_id=desk.tenant_id,
+            actor_id=desk.actor_id,
+            login=desk.login,
+            role=desk.role.value,
+            action=action,
+            subject_id=subject_id[:64],
+            reason=reason[:REASON_MAX],
+            outcome=outcome.code or "done",
+            detail=outcome.detail[:300],
+            at=clock.now(),
+        )

@@ -1,0 +1,8 @@
+"""Where Django looks for the console's pages.
+
+One rule: only imports stand here; each page registers itself.
+"""
+
+from lockservice.console.pages import bookings, credentials, devices, messages, policies, record, sagas
+
+__all__ = ["bookings", "credentials", "devices", "messages", "policies", "record", "sagas"]

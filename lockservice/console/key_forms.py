@@ -1,0 +1,287 @@
+"""The forms behind a credential's buttons, one for each act, and what each calls.
+
+One rule: a form only translates; whether the act is possible is decided by `sagas.acts`. Times are typed in the property's zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from credentials.lifecycle import allowed_actions
+from credentials.models import KeyCredential
+from devices import selectors
+from lockservice.console import roles, words
+from lockservice.console.acting import ReasonForm
+from lockservice.console.session import Desk
+from lockservice.console.story import room_labels
+from sagas import acts
+from vendors.port.secrets import CardNumber
+from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
+
+_ACT_ID = re.compile(r"[0-9a-f]{32}")
+_CARD = re.compile(r"[0-9]{4,20}")
+
+REVOKE_WORDS = {
+    RevokeReason.CHECKOUT: _("checked out"),
+    RevokeReason.CANCELLATION: _("booking cancelled"),
+    RevokeReason.SECURITY: _("security"),
+    RevokeReason.LOST: _("lost"),
+}
+SUSPEND_WORDS = {
+    SuspendReason.MANUAL: _("by hand"),
+    SuspendReason.NO_SHOW: _("no-show"),
+    SuspendReason.FRAUD_REVIEW: _("under review"),
+    SuspendReason.OVERDUE_PAYMENT: _("payment overdue"),
+}
+
+
+class KeyForm(ReasonForm):
+    """An act on one credential. `act_id` is made when the form is shown: pressed twice, it acts once."""
+
+    act_id = forms.CharField(widget=forms.HiddenInput)
+
+    def __init__(self, desk: Desk, key: KeyCredential, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, initial={"act_id": acts.new_act_id()}, auto_id=f"{self.name}-%s")
+        self.desk = desk
+        self.key = key
+        self.zone = desk.zone_of(key.property_id)
+        self.prepare()
+        self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
+
+    name = ""
+    danger = False
+    hint: Promise | str = ""
+
+    @property
+    def title(self) -> Any:
+        """What the button says."""
+        return words.ACTIONS[self.name]
+
+    def prepare(self) -> None:
+        """Fills choices and first values."""
+
+    def clean_act_id(self) -> str:
+        """Takes only ids of our making."""
+        value: str = self.cleaned_data["act_id"]
+        if not _ACT_ID.fullmatch(value):
+            raise ValidationError(_("Open the page again."))
+        return value
+
+    def act(self) -> Any:
+        """Carries the act out. Raises sagas.acts.Refused."""
+        raise TypeError(f"{type(self).__name__} has no act")
+
+    @property
+    def _act_id(self) -> str:
+        return str(self.cleaned_data["act_id"])
+
+
+class WallTimeInput(forms.DateTimeInput):
+    """A browser's date and time field, to the minute."""
+
+    input_type = "datetime-local"
+
+    def __init__(self) -> None:
+        super().__init__(format="%Y-%m-%dT%H:%M")
+
+
+class UpdateForm(KeyForm):
+    """Another window, other rooms."""
+
+    name = "update"
+    valid_from = forms.DateTimeField(label=_("Opens from"), widget=WallTimeInput)
+    valid_until = forms.DateTimeField(label=_("Opens until"), widget=WallTimeInput)
+    rooms = forms.MultipleChoiceField(label=_("Rooms"), widget=forms.CheckboxSelectMultiple, required=False)
+
+    def prepare(self) -> None:
+        zone = ZoneInfo(self.zone)
+        for name in ("valid_from", "valid_until"):
+            local = getattr(self.key, name).astimezone(zone)
+            self.initial[name] = local.replace(tzinfo=None, second=0, microsecond=0)
+            self.fields[name].help_text = self.zone
+        rooms = _rooms_of(self.key)
+        self.initial["rooms"] = list(self.key.rooms)
+        self.fields["rooms"].choices = sorted(rooms.items(), key=lambda item: item[1])  # type: ignore[attr-defined]
+
+    def full_clean(self) -> None:
+        """Reads times in the property's zone; a time that does not exist or exists twice there is refused."""
+        with timezone.override(self.zone):
+            super().full_clean()
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        start, end = cleaned.get("valid_from"), cleaned.get("valid_until")
+        if start and end and end <= start:
+            raise ValidationError(_("The end must lie after the start."))
+        if not self.errors and not self._changed():
+            raise ValidationError(_("Nothing was changed."))
+        return cleaned
+
+    def act(self) -> Any:
+        changed = self._changed()
+        return acts.update(
+            self.desk.tenant_id,
+            self.key.id,
+            self.desk.actor,
+            self._act_id,
+            valid_from=self.cleaned_data["valid_from"] if "valid_from" in changed else None,
+            valid_until=self.cleaned_data["valid_until"] if "valid_until" in changed else None,
+            rooms=tuple(self.cleaned_data["rooms"]) if "rooms" in changed else None,
+        )
+
+    def _changed(self) -> set[str]:
+        with timezone.override(self.zone):
+            return set(self.changed_data) & {"valid_from", "valid_until", "rooms"}
+
+
+class SuspendForm(KeyForm):
+    """Lets the key rest."""
+
+    name = "suspend"
+    cause = forms.ChoiceField(label=_("Because"), choices=[(reason.value, text) for reason, text in SUSPEND_WORDS.items()])
+
+    def act(self) -> Any:
+        cause = SuspendReason(self.cleaned_data["cause"])
+        return acts.suspend(self.desk.tenant_id, self.key.id, cause, self.desk.actor, self._act_id)
+
+
+class UnsuspendForm(KeyForm):
+    """Lets the key open again."""
+
+    name = "unsuspend"
+
+    def act(self) -> Any:
+        return acts.unsuspend(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id)
+
+
+class RevokeForm(KeyForm):
+    """Ends the key."""
+
+    name = "revoke"
+    danger = True
+    cause = forms.ChoiceField(label=_("Because"))
+    reissue = forms.BooleanField(label=_("If lost: give a new key at once"), required=False, initial=True)
+
+    def prepare(self) -> None:
+        reasons = roles.revoke_reasons(self.desk.permissions)
+        self.fields["cause"].choices = [(reason.value, REVOKE_WORDS[reason]) for reason in reasons]  # type: ignore[attr-defined]
+
+    def act(self) -> Any:
+        cause = RevokeReason(self.cleaned_data["cause"])
+        reissue = bool(self.cleaned_data["reissue"]) if cause is RevokeReason.LOST else None
+        return acts.revoke(self.desk.tenant_id, self.key.id, cause, self.desk.actor, self._act_id, reissue=reissue)
+
+
+class ReplaceForm(KeyForm):
+    """Ends a lost key and gives a new one."""
+
+    name = "replace"
+    danger = True
+    kind = forms.ChoiceField(label=_("New key"), required=False)
+
+    def prepare(self) -> None:
+        kinds = [(kind.value, words.KINDS[kind].text) for kind in CredentialKind]
+        self.fields["kind"].choices = [("", _("same kind")), *kinds]  # type: ignore[attr-defined]
+
+    def act(self) -> Any:
+        kind = CredentialKind(self.cleaned_data["kind"]) if self.cleaned_data["kind"] else None
+        return acts.replace(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, kind=kind)
+
+
+class EncodeForm(KeyForm):
+    """Moves on a key that waits for a card."""
+
+    name = "encode"
+    card_number = forms.RegexField(
+        _CARD, label=_("Number of the card, as read at the desk"), widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr"})
+    )
+
+    def act(self) -> Any:
+        number = CardNumber(self.cleaned_data["card_number"])
+        return acts.encode(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, card_number=number)
+
+
+class ConfirmForm(KeyForm):
+    """The guest's papers were seen."""
+
+    name = "confirm"
+
+    def act(self) -> Any:
+        return acts.confirm_identity(self.desk.tenant_id, self.key.id, self.desk.actor)
+
+
+class RetryForm(KeyForm):
+    """Repairs doors that are open, or issues a failed key anew."""
+
+    name = "retry"
+
+    @property
+    def title(self) -> Any:
+        return _("Issue anew") if self.key.state == "failed" else words.ACTIONS["retry"]
+
+    def act(self) -> Any:
+        return acts.retry(self.desk.tenant_id, self.key.id, self.desk.actor)
+
+
+class RevealForm(KeyForm):
+    """Shows the PIN, once, to a person who may see it."""
+
+    name = "reveal"
+
+    def act(self) -> Any:
+        return acts.reveal_pin(self.desk.tenant_id, self.key.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """An act, the right it asks for, and when it is offered."""
+
+    form: type[KeyForm]
+    permission: str
+    offered: Callable[[KeyCredential], bool]
+
+
+def _allowed(action: str) -> Callable[[KeyCredential], bool]:
+    return lambda key: action in allowed_actions(key.state)
+
+
+BUTTONS: dict[str, Button] = {
+    "encode": Button(EncodeForm, roles.ENCODE, lambda key: _allowed("encode")(key) and key.waiting_for == "desk"),
+    "confirm": Button(ConfirmForm, roles.ENCODE, lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
+    "retry": Button(RetryForm, roles.RETRY, lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")),
+    "update": Button(UpdateForm, roles.UPDATE, _allowed("update")),
+    "unsuspend": Button(UnsuspendForm, roles.UNSUSPEND, _allowed("unsuspend")),
+    "suspend": Button(SuspendForm, roles.SUSPEND, _allowed("suspend")),
+    "replace": Button(ReplaceForm, roles.REPLACE, _allowed("replace")),
+    "revoke": Button(RevokeForm, roles.REVOKE, _allowed("revoke")),
+    "reveal": Button(RevealForm, roles.REVEAL_PIN, lambda key: key.kind == CredentialKind.PIN_CODE),
+}
+"""Every act, in the order of the page."""
+
+
+def offered(desk: Desk, key: KeyCredential, bound: KeyForm | None = None) -> list[KeyForm]:
+    """Returns the forms a person is offered on a credential; `bound` takes the place of its own kind."""
+    found: list[KeyForm] = []
+    for name, button in BUTTONS.items():
+        if bound is not None and bound.name == name:
+            found.append(bound)
+        elif desk.may(button.permission) and button.offered(key):
+            found.append(button.form(desk, key))
+    return found
+
+
+def _rooms_of(key: KeyCredential) -> dict[str, str]:
+    devices = selectors.property_devices(key.tenant_id, key.property_id)
+    ids = {room for device in devices if device.installation_id == key.installation_id for room in device.rooms}
+    labels = room_labels(key.tenant_id, sorted(ids | set(key.rooms)))
+    return {room: labels.get(room, room) for room in sorted(ids | set(key.rooms))}

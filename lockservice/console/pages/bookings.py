@@ -1,0 +1,118 @@
+"""Stays: the projection of bookings, with the guest's name only for those who may read it.
+
+One rule: name and contact are opened only for a person with the right, and contact is never shown in a list.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+
+from credentials.models import KeyCredential, Reservation
+from credentials.reservations import holder_of
+from lockservice.console import cells, roles, story, words
+from lockservice.console.filters import ChoiceFilter, PropertyFilter
+from lockservice.console.read_only import ReadOnlyAdmin, page_url
+from lockservice.console.session import Desk
+from sagas.models import Saga
+
+
+class BookingFilter(ChoiceFilter):
+    """By status of the booking."""
+
+    title = _("status")
+    parameter_name = "status"
+    options = [(name, word.text) for name, word in words.BOOKINGS.items()]
+
+
+@admin.register(Reservation)
+class ReservationAdmin(ReadOnlyAdmin):
+    """Stays of the tenant."""
+
+    permission = roles.READ
+    detail_template = "console/stay.html"
+    list_display = ("stay", "guest_cell", "status_cell", "rooms_cell", "from_cell", "until_cell", "keys_cell", "house_cell")
+    list_display_links = None
+    list_filter = (BookingFilter, PropertyFilter)
+    search_fields = ("=reservation_id", "=guest_id", "reservation_id__istartswith", "guest_id__istartswith")
+    search_help_text = _("Stay or guest id, from its first characters")
+    ordering = ("-valid_from", "reservation_id")
+
+    def prepare(self, desk: Desk, rows: list[Any]) -> None:
+        """Reads keys and room names of the page's stays."""
+        ids = [row.reservation_id for row in rows]
+        states: dict[str, list[Any]] = defaultdict(list)
+        for key in KeyCredential.objects.filter(tenant_id=desk.tenant_id, reservation_id__in=ids).order_by("requested_at"):
+            states[key.reservation_id or ""].append(key)
+        labels = story.room_labels(desk.tenant_id, [room for row in rows for room in row.rooms])
+        for row in rows:
+            row.keys = states[row.reservation_id]
+            row.room_names = [labels.get(room, room) for room in row.rooms]
+
+    @admin.display(description=_("stay"), ordering="reservation_id")
+    def stay(self, row: Any) -> str:
+        return cells.short(row.reservation_id, page_url(Reservation, row.pk))
+
+    @admin.display(description=_("guest"))
+    def guest_cell(self, row: Any) -> str:
+        return guest_name(row.desk, row)
+
+    @admin.display(description=_("status"), ordering="status")
+    def status_cell(self, row: Any) -> str:
+        return cells.badge(words.word(words.BOOKINGS, row.status))
+
+    @admin.display(description=_("rooms"))
+    def rooms_cell(self, row: Any) -> str:
+        return cells.chips(row.room_names)
+
+    @admin.display(description=_("arrives"), ordering="valid_from")
+    def from_cell(self, row: Any) -> str:
+        return cells.when(row.valid_from, row.desk.zone_of(row.property_id))
+
+    @admin.display(description=_("leaves"), ordering="valid_until")
+    def until_cell(self, row: Any) -> str:
+        return cells.when(row.valid_until, row.desk.zone_of(row.property_id))
+
+    @admin.display(description=_("keys"))
+    def keys_cell(self, row: Any) -> str:
+        newest = row.keys[-1] if row.keys else None
+        return cells.badge(words.word(words.STATES, newest.state)) if newest else cells.NOTHING
+
+    @admin.display(description=_("house"), ordering="property_id")
+    def house_cell(self, row: Any) -> str:
+        return cells.chips([row.desk.houses.get(row.property_id, row.property_id)])
+
+    def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
+        """The stay with its keys and sagas."""
+        keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by("-requested_at")
+        sagas = Saga.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by("-position")[:50]
+        labels = story.room_labels(row.tenant_id, list(row.rooms))
+        may_read = desk.may(roles.READ_GUEST)
+        holder = holder_of(row) if may_read else None
+        return {
+            "title": row.reservation_id,
+            "zone": desk.zone_of(row.property_id),
+            "house": desk.houses.get(row.property_id, row.property_id),
+            "status": words.word(words.BOOKINGS, row.status),
+            "rooms": [labels.get(room, room) for room in row.rooms],
+            "guest": guest_name(desk, row),
+            "holder": holder,
+            "mask": cells.GUEST_MASK,
+            "keys": [
+                (key, page_url(KeyCredential, key.id), words.word(words.STATES, key.state), words.word(words.KINDS, key.kind))
+                for key in keys
+            ],
+            "sagas": [(saga, words.word(words.SAGAS, saga.status), page_url(Saga, saga.pk)) for saga in sagas],
+        }
+
+
+def guest_name(desk: Desk, row: Reservation) -> str:
+    """Returns the guest's name, or its mask."""
+    if row.guest_sealed is None:
+        return cells.NOTHING
+    if not desk.may(roles.READ_GUEST):
+        return cells.guest("x", shown=False)
+    return cells.guest(holder_of(row).display_name, shown=True)

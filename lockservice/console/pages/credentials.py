@@ -1,0 +1,240 @@
+"""Keys: the list with its filters, the page of one key, and its buttons.
+
+One rule: the page offers what `credentials.lifecycle` allows and the person's role permits; everything else is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import get_language_bidi
+from django.utils.translation import gettext_lazy as _
+
+from credentials.lifecycle import State
+from credentials.models import CredentialDoor, KeyCredential, Reservation
+from lockservice.console import cells, key_forms, roles, state_picture, story, words
+from lockservice.console.acting import Outcome, perform
+from lockservice.console.filters import ChoiceFilter, PropertyFilter
+from lockservice.console.read_only import ReadOnlyAdmin, page_url
+from lockservice.console.session import Desk, desk_of
+from lockservice.console.site import opens_own_blocks
+from lockservice.core import tenancy
+from vendors.port.secrets import Pin
+from vendors.port.types import CredentialKind
+
+
+class StateFilter(ChoiceFilter):
+    """By state."""
+
+    title = _("state")
+    parameter_name = "state"
+    options = [(state.value, words.STATES[state].text) for state in State]
+
+
+class KindFilter(ChoiceFilter):
+    """By kind."""
+
+    title = _("kind")
+    parameter_name = "kind"
+    options = [(kind.value, words.KINDS[kind].text) for kind in CredentialKind]
+
+
+class WaitingFilter(ChoiceFilter):
+    """By what a requested key waits for."""
+
+    title = _("waiting")
+    parameter_name = "waiting"
+    options = [("any", _("for somebody")), *((name, word.text) for name, word in words.WAITING.items())]
+
+    def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        waiting = queryset.filter(state=State.REQUESTED.value)
+        return waiting.exclude(waiting_for="") if value == "any" else waiting.filter(waiting_for=value)
+
+
+class OpenWorkFilter(ChoiceFilter):
+    """By whether doors still differ from what they shall carry."""
+
+    title = _("open work")
+    parameter_name = "open"
+    options = [("1", _("doors still open")), ("0", _("all doors agree"))]
+
+    def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return queryset.filter(open_work=value == "1")
+
+
+@admin.register(KeyCredential)
+class CredentialAdmin(ReadOnlyAdmin):
+    """Keys of the tenant."""
+
+    permission = roles.READ
+    detail_template = "console/credential.html"
+    list_display = ("key", "state_cell", "kind_cell", "rooms_cell", "doors_cell", "propagation_cell", "from_cell", "until_cell", "stay_cell")
+    list_display_links = None
+    list_filter = (StateFilter, WaitingFilter, OpenWorkFilter, KindFilter, PropertyFilter)
+    search_fields = ("=id", "=reservation_id", "=holder_id", "reservation_id__istartswith", "holder_id__istartswith")
+    search_help_text = _("Key, stay or holder, from its first characters; or a room's number")
+    ordering = ("-requested_at", "id")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Finds by ids, and by a room's number."""
+        found, repeats = super().get_search_results(request, queryset, search_term)
+        term = search_term.strip()
+        if not term:
+            return found, repeats
+        tenant_id = desk_of(request).tenant_id
+        rooms = list(story.Room.objects.filter(tenant_id=tenant_id, label__iexact=term).values_list("room_id", flat=True))
+        return (found | queryset.filter(rooms__overlap=rooms) if rooms else found), repeats
+
+    def prepare(self, desk: Desk, rows: list[Any]) -> None:
+        """Counts doors and names rooms of the page's keys."""
+        doors = CredentialDoor.objects.filter(tenant_id=desk.tenant_id, credential_id__in=[row.id for row in rows], dropped=False)
+        tally: dict[str, Counter[str]] = defaultdict(Counter)
+        for key_id, state, verb in doors.values_list("credential_id", "state", "verb"):
+            tally[key_id]["all"] += 1
+            tally[key_id]["present"] += state == "present" and not verb
+        labels = story.room_labels(desk.tenant_id, [room for row in rows for room in row.rooms])
+        for row in rows:
+            row.tally = tally[row.id]
+            row.room_names = [labels.get(room, room) for room in row.rooms]
+
+    @admin.display(description=_("key"), ordering="id")
+    def key(self, row: Any) -> str:
+        return cells.short(row.id, page_url(KeyCredential, row.id))
+
+    @admin.display(description=_("state"), ordering="state")
+    def state_cell(self, row: Any) -> str:
+        waiting = words.WAITING.get(row.waiting_for) if row.state == State.REQUESTED else None
+        if waiting:
+            return cells.badge(words.Word(_("waits"), words.WARN), str(waiting.text))
+        return cells.badge(words.word(words.STATES, row.state))
+
+    @admin.display(description=_("kind"), ordering="kind")
+    def kind_cell(self, row: Any) -> Any:
+        return words.word(words.KINDS, row.kind).text
+
+    @admin.display(description=_("rooms"))
+    def rooms_cell(self, row: Any) -> str:
+        return cells.chips(row.room_names)
+
+    @admin.display(description=_("doors"))
+    def doors_cell(self, row: Any) -> str:
+        text = _("%(present)s of %(all)s") % {"present": row.tally["present"], "all": row.tally["all"]}
+        return cells.badge(words.Word(text, words.WARN)) if row.open_work and row.state == State.ACTIVE else text
+
+    @admin.display(description=_("at the doors"), ordering="propagation")
+    def propagation_cell(self, row: Any) -> str:
+        if row.state in (State.REQUESTED, State.PENDING):
+            return cells.NOTHING
+        return cells.badge(words.word(words.PROPAGATION, row.propagation))
+
+    @admin.display(description=_("opens from"), ordering="valid_from")
+    def from_cell(self, row: Any) -> str:
+        return cells.when(row.valid_from, row.desk.zone_of(row.property_id))
+
+    @admin.display(description=_("until"), ordering="valid_until")
+    def until_cell(self, row: Any) -> str:
+        return cells.when(row.valid_until, row.desk.zone_of(row.property_id))
+
+    @admin.display(description=_("stay"), ordering="reservation_id")
+    def stay_cell(self, row: Any) -> str:
+        return cells.short(row.reservation_id or "")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the buttons' addresses."""
+        own = path(
+            "<path:object_id>/act/<slug:action>/",
+            self.admin_site.admin_view(self.act_view),
+            name="credentials_keycredential_act",
+        )
+        return [own, *super().get_urls()]
+
+    @opens_own_blocks
+    def act_view(self, request: HttpRequest, object_id: str, action: str) -> HttpResponse:
+        """Carries out one act and leads back to the key, or to its successor."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        desk = desk_of(request)
+        button = key_forms.BUTTONS.get(action)
+        if button is None:
+            raise Http404
+        with tenancy.tenant(desk.tenant_id):
+            row = self.row(request, object_id)
+            if not desk.may(button.permission):
+                raise PermissionDenied
+            form = button.form(desk, row, request.POST)
+            if not form.is_valid():
+                return self.page(request, row, {"bound": form}, status=400).render()
+        outcome = perform(desk, action, row.id, form.cleaned_data["reason"], form.act)
+        if outcome.is_done and action == "reveal":
+            return self._show_pin(request, desk, object_id, outcome.value)
+        return self._back(request, action, row.id, outcome)
+
+    def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
+        """Everything the page of one key tells."""
+        lines = story.door_lines(row)
+        present, meant = story.count_present(lines)
+        labels = story.room_labels(row.tenant_id, list(row.rooms))
+        stay = Reservation.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id or "").first()
+        return {
+            "zone": desk.zone_of(row.property_id),
+            "house": desk.houses.get(row.property_id, row.property_id),
+            "state": words.word(words.STATES, row.state),
+            "waiting": words.WAITING.get(row.waiting_for) if row.state == State.REQUESTED else None,
+            "kind": words.word(words.KINDS, row.kind),
+            "propagation": words.word(words.PROPAGATION, row.propagation),
+            "rooms": [labels.get(room, room) for room in row.rooms],
+            "doors": lines,
+            "present": present,
+            "meant": meant,
+            "must_update": row.kind in ("rfid_card", "nfc_tag")
+            and any(line.door.carried_version < row.desired_version for line in lines if line.is_open),
+            "artifact": story.artifact_of(row),
+            "sagas": [(saga, words.word(words.SAGAS, saga.status), page_url(type(saga), saga.pk)) for saga in story.sagas_of(row)],
+            "story": story.story(row),
+            "picture": state_picture.draw(row.state, story.moves_made(row), mirrored=get_language_bidi()),
+            "stay_url": page_url(Reservation, stay.pk) if stay and desk.may(roles.READ) else "",
+            "replaces_url": page_url(KeyCredential, row.replaces) if row.replaces else "",
+            "replaced_by_url": page_url(KeyCredential, row.replaced_by) if row.replaced_by else "",
+        }
+
+    def page(self, request: HttpRequest, row: Any, extra: dict[str, Any], status: int = 200) -> Any:
+        """Adds the buttons, which depend on the person."""
+        bound = extra.get("bound")
+        buttons = [
+            (form, reverse("admin:credentials_keycredential_act", args=[row.id, form.name]), form is bound)
+            for form in key_forms.offered(desk_of(request), row, bound)
+        ]
+        return super().page(request, row, {"buttons": buttons, **extra}, status)
+
+    def _show_pin(self, request: HttpRequest, desk: Desk, object_id: str, pin: Pin | None) -> HttpResponse:
+        if pin is None:
+            messages.warning(request, _("This key has no PIN any more."))
+            return HttpResponseRedirect(page_url(KeyCredential, object_id))
+        with tenancy.tenant(desk.tenant_id):
+            digits = pin.reveal()
+            shown = {"pin": digits, "pin_persian": digits.translate(_PERSIAN)}
+            return self.page(request, self.row(request, object_id), shown).render()
+
+    def _back(self, request: HttpRequest, action: str, key_id: str, outcome: Outcome) -> HttpResponse:
+        title = words.ACTIONS[action]
+        if not outcome.is_done:
+            messages.error(request, f"{title}: {outcome.code} ({outcome.detail})")
+            return HttpResponseRedirect(page_url(KeyCredential, key_id))
+        successor = outcome.value.credential_id if outcome.value.credential_id != key_id else ""
+        if successor:
+            messages.success(request, _("%(act)s: done. This is the new key.") % {"act": title})
+        else:
+            messages.success(request, _("%(act)s: done.") % {"act": title})
+        return HttpResponseRedirect(page_url(KeyCredential, successor or key_id))
+
+
+_PERSIAN = str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")
+

@@ -1,0 +1,206 @@
+"""The house: locks with their health and what they can do, and lock systems without their secrets.
+
+One rule: sealed settings and secrets are never opened here; a page says only that they are set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from credentials.models import CredentialDoor, KeyCredential
+from devices.models import CallCount, LockDevice, VendorInstallation
+from lockservice.console import cells, roles, story, words
+from lockservice.console.filters import ChoiceFilter, PropertyFilter
+from lockservice.console.read_only import ReadOnlyAdmin, list_url, page_url
+from lockservice.console.session import Desk
+
+LOW_BATTERY_PERCENT = 20
+SKEW_SHOWN_MS = 60_000
+"""A lock's clock that is off by a minute or more opens and closes windows at the wrong time; less is not worth a warning."""
+
+CAPABILITIES = {
+    "pin": _("PIN"), "mobile_key": _("phone"), "card_encoding": _("card"), "qr": _("QR code"), "nfc": _("NFC tag"),
+    "remote_issue": _("issued from afar"), "remote_revoke": _("revoked from afar"), "offline_issuance": _("issued offline"),
+    "scope_floors": _("by floor"), "scope_areas": _("by area"),
+}  # fmt: skip
+
+
+class HealthFilter(ChoiceFilter):
+    """By what is wrong with a lock."""
+
+    title = _("health")
+    parameter_name = "health"
+    options = [("offline", _("not reached")), ("battery", _("battery low")), ("clock", _("clock off")), ("retired", _("not in use"))]
+
+    def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "battery":
+            return queryset.filter(battery_percent__lt=LOW_BATTERY_PERCENT)
+        if value == "clock":
+            return queryset.exclude(clock_skew_ms__range=(-SKEW_SHOWN_MS, SKEW_SHOWN_MS)).filter(clock_skew_ms__isnull=False)
+        return queryset.filter(online=False, active=True) if value == "offline" else queryset.filter(active=False)
+
+
+@admin.register(LockDevice)
+class DeviceAdmin(ReadOnlyAdmin):
+    """Locks of the tenant."""
+
+    permission = roles.READ
+    detail_template = "console/device.html"
+    list_display = ("lock", "rooms_cell", "health_cell", "battery_cell", "skew_cell", "can_cell", "gateway_cell", "seen_cell", "system_cell")
+    list_display_links = None
+    list_filter = (HealthFilter, PropertyFilter)
+    search_fields = ("=id", "label__icontains", "=external_id")
+    search_help_text = _("Name on the door, id, or the vendor's id")
+    ordering = ("property_id", "label")
+    list_select_related = ("installation",)
+
+    def prepare(self, desk: Desk, rows: list[Any]) -> None:
+        """Names the rooms of the page's locks."""
+        labels = story.room_labels(desk.tenant_id, [room for row in rows for room in row.rooms])
+        for row in rows:
+            row.places = [*(labels.get(room, room) for room in row.rooms), *row.areas]
+
+    @admin.display(description=_("lock"), ordering="label")
+    def lock(self, row: Any) -> str:
+        return cells.code(row.label, page_url(LockDevice, row.id))
+
+    @admin.display(description=_("rooms and areas"))
+    def rooms_cell(self, row: Any) -> str:
+        return cells.chips(row.places)
+
+    @admin.display(description=_("health"), ordering="online")
+    def health_cell(self, row: Any) -> str:
+        return cells.badge(health(row))
+
+    @admin.display(description=_("battery"), ordering="battery_percent")
+    def battery_cell(self, row: Any) -> str:
+        return cells.badge(battery(row)) if row.battery_percent is not None else cells.NOTHING
+
+    @admin.display(description=_("clock"), ordering="clock_skew_ms")
+    def skew_cell(self, row: Any) -> str:
+        return cells.badge(skew(row)) if row.clock_skew_ms is not None else cells.NOTHING
+
+    @admin.display(description=_("can"))
+    def can_cell(self, row: Any) -> str:
+        return cells.chips([str(text) for name, text in list(CAPABILITIES.items())[:5] if row.capabilities.get(name)])
+
+    @admin.display(description=_("gateway"), ordering="gateway")
+    def gateway_cell(self, row: Any) -> str:
+        return cells.code(row.gateway)
+
+    @admin.display(description=_("last seen"), ordering="last_seen_at")
+    def seen_cell(self, row: Any) -> str:
+        return cells.when(row.last_seen_at, row.desk.zone_of(row.property_id))
+
+    @admin.display(description=_("lock system"))
+    def system_cell(self, row: Any) -> str:
+        return cells.short(row.installation_id, page_url(VendorInstallation, row.installation_id))
+
+    def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
+        """The lock's health, abilities, and the keys it is known to hold."""
+        doors = CredentialDoor.objects.filter(tenant_id=row.tenant_id, device_id=row.id).exclude(state__in=["none", "absent"], verb="")
+        ids = list(doors.values_list("credential_id", flat=True)[:200])
+        keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, id__in=ids).order_by("-valid_from")
+        labels = story.room_labels(row.tenant_id, list(row.rooms))
+        return {
+            "title": row.label,
+            "zone": desk.zone_of(row.property_id),
+            "house": desk.houses.get(row.property_id, row.property_id),
+            "places": [*(labels.get(room, room) for room in row.rooms), *row.areas],
+            "health": health(row),
+            "battery": battery(row) if row.battery_percent is not None else None,
+            "skew": skew(row) if row.clock_skew_ms is not None else None,
+            "abilities": [(text, bool(row.capabilities.get(name))) for name, text in CAPABILITIES.items()],
+            "system_url": page_url(VendorInstallation, row.installation_id),
+            "keys": [
+                (key, page_url(KeyCredential, key.id), words.word(words.STATES, key.state), words.word(words.KINDS, key.kind))
+                for key in keys
+            ],
+        }
+
+
+@admin.register(VendorInstallation)
+class InstallationAdmin(ReadOnlyAdmin):
+    """Lock systems of the tenant."""
+
+    permission = roles.READ
+    detail_template = "console/installation.html"
+    list_display = ("system", "vendor_cell", "house_cell", "environment", "use_cell", "locks_cell")
+    list_display_links = None
+    list_filter = (PropertyFilter,)
+    search_fields = ("=id", "label__icontains", "=vendor")
+    ordering = ("label",)
+
+    def get_queryset(self, request: Any) -> QuerySet[Any]:
+        """Leaves what is sealed in the database."""
+        return super().get_queryset(request).defer("settings_sealed", "secrets_sealed")
+
+    def prepare(self, desk: Desk, rows: list[Any]) -> None:
+        """Counts locks."""
+        for row in rows:
+            row.locks = LockDevice.objects.filter(tenant_id=desk.tenant_id, installation_id=row.id, active=True).count()
+
+    @admin.display(description=_("lock system"), ordering="label")
+    def system(self, row: Any) -> str:
+        return cells.code(row.label, page_url(VendorInstallation, row.id))
+
+    @admin.display(description=_("vendor"), ordering="vendor")
+    def vendor_cell(self, row: Any) -> str:
+        return cells.code(row.vendor)
+
+    @admin.display(description=_("house"), ordering="property_id")
+    def house_cell(self, row: Any) -> str:
+        return cells.chips([row.desk.houses.get(row.property_id, row.property_id)])
+
+    @admin.display(description=_("in use"), ordering="active")
+    def use_cell(self, row: Any) -> str:
+        return cells.badge(in_use(row.active))
+
+    @admin.display(description=_("locks"))
+    def locks_cell(self, row: Any) -> int:
+        return int(row.locks)
+
+    def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
+        """Limits, calls made, locks. Whether secrets are set, never what they are."""
+        counts = CallCount.objects.filter(tenant_id=row.tenant_id, installation_id=row.id).order_by("-month")[:6]
+        locks = LockDevice.objects.filter(tenant_id=row.tenant_id, installation_id=row.id).order_by("label")
+        return {
+            "title": row.label,
+            "house": desk.houses.get(row.property_id, row.property_id),
+            "in_use": in_use(row.active),
+            "has_secrets": VendorInstallation.objects.filter(
+                tenant_id=row.tenant_id, id=row.id, secrets_sealed__isnull=False
+            ).exists(),
+            "counts": list(counts),
+            "locks": [(lock, page_url(LockDevice, lock.id), health(lock)) for lock in locks],
+            "locks_url": list_url(LockDevice),
+        }
+
+
+def in_use(active: bool) -> words.Word:
+    """Says whether something is in use."""
+    return words.Word(_("in use"), words.GOOD) if active else words.Word(_("not in use"), words.OVER)
+
+
+def health(row: LockDevice) -> words.Word:
+    """Says whether a lock is reached."""
+    if not row.active:
+        return words.Word(_("not in use"), words.OVER)
+    return words.Word(_("reached"), words.GOOD) if row.online else words.Word(_("not reached"), words.BAD)
+
+
+def battery(row: LockDevice) -> words.Word:
+    """Says how full the battery is."""
+    percent = row.battery_percent or 0
+    return words.Word(f"{percent} %", words.WARN if percent < LOW_BATTERY_PERCENT else words.GOOD)
+
+
+def skew(row: LockDevice) -> words.Word:
+    """Says how far the lock's clock is off."""
+    skew_ms = row.clock_skew_ms or 0
+    tone = words.WARN if abs(skew_ms) >= SKEW_SHOWN_MS else words.GOOD
+    return words.Word(f"{skew_ms / 1000:+.0f} s", tone)

@@ -1,0 +1,115 @@
+"""The domain's words as people read them, with the tone and sign each is shown in.
+
+One rule: a colour never speaks alone; every tone has its sign, and an unknown word is shown as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+
+GOOD, BUSY, WARN, BAD, CALM, OVER = "good", "busy", "warn", "bad", "calm", "over"
+
+SIGNS = {GOOD: "✓", BUSY: "…", WARN: "!", BAD: "✕", CALM: "○", OVER: "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word for people and the tone it is shown in."""
+
+    text: Promise | str
+    tone: str = CALM
+
+    @property
+    def sign(self) -> str:
+        """The sign that goes with the tone."""
+        return SIGNS[self.tone]
+
+
+STATES = {
+    "requested": Word(_("requested"), CALM),
+    "pending": Word(_("at the vendor"), BUSY),
+    "active": Word(pgettext_lazy("key", "active"), GOOD),
+    "suspended": Word(_("suspended"), WARN),
+    "revoked": Word(_("revoked"), OVER),
+    "failed": Word(pgettext_lazy("key", "failed"), BAD),
+}
+WAITING = {
+    "desk": Word(_("for the desk"), WARN),
+    "room": Word(_("for a room"), WARN),
+    "id": Word(_("for papers"), WARN),
+}
+PROPAGATION = {
+    "confirmed": Word(_("confirmed at the door"), GOOD),
+    "propagating": Word(_("on its way to the door"), BUSY),
+    "unknown": Word(_("not known"), WARN),
+}
+DOORS = {
+    "none": Word(_("nothing sent yet"), CALM),
+    "present": Word(_("holds the key"), GOOD),
+    "suspended": Word(_("key rests"), WARN),
+    "absent": Word(_("key taken back"), OVER),
+}
+KINDS = {
+    "mobile_app": Word(_("phone")),
+    "pin_code": Word(_("PIN")),
+    "rfid_card": Word(_("card")),
+    "qr_code": Word(_("QR code")),
+    "nfc_tag": Word(_("NFC tag")),
+}
+SAGAS = {
+    "due": Word(_("due now"), BUSY),
+    "running": Word(_("running"), BUSY),
+    "retry": Word(_("waits to try again"), WARN),
+    "timer": Word(_("waits for its time"), CALM),
+    "done": Word(_("done"), GOOD),
+    "dead": Word(_("dead"), BAD),
+}
+OUTCOMES = {
+    "done": Word(_("done"), GOOD),
+    "deferred": Word(_("accepted, answer later"), BUSY),
+    "unknown": Word(_("answer lost"), WARN),
+    "failed": Word(_("refused"), BAD),
+    "partial": Word(_("some doors only"), WARN),
+}
+SEVERITIES = {
+    "critical": Word(_("critical"), BAD),
+    "warning": Word(_("warning"), WARN),
+    "info": Word(_("note"), CALM),
+}
+BOOKINGS = {
+    "confirmed": Word(_("confirmed"), GOOD),
+    "cancelled": Word(_("cancelled"), OVER),
+    "checked_out": Word(_("checked out"), OVER),
+    "no_show": Word(_("no-show"), WARN),
+    "fraud_flagged": Word(_("under review"), BAD),
+}
+ACTIONS = {
+    "update": _("Change window or rooms"),
+    "suspend": _("Suspend"),
+    "unsuspend": _("Resume"),
+    "revoke": _("Revoke"),
+    "replace": _("Replace a lost key"),
+    "encode": _("Encode a card"),
+    "retry": _("Repair open doors"),
+    "confirm": _("Papers were seen"),
+    "reveal": _("Show the PIN"),
+}
+MOVES = {
+    "request": _("asked for"),
+    "hand_over": _("handed to the vendor"),
+    "activate": _("issued"),
+    "suspend": _("suspended"),
+    "unsuspend": _("resumed"),
+    "revoke": _("revoked"),
+    "fail": _("failed"),
+    "note": _("noted"),
+}
+
+
+def word(table: dict[str, Word], value: str) -> Word:
+    """Returns the word for a value, or the value itself."""
+    return table.get(value) or Word(value)
