@@ -44,7 +44,7 @@ chaos: $(READY)
 	@exec $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
 
 bench: $(READY)
-	@exec $(BIN)/python manage.py bench $(BENCH_ARGS)
+	@exec $(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 check: $(READY)
 	@exec env BIN=$(BIN) .ci/check

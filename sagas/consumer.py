@@ -16,6 +16,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from credentials.reservations import UnusableBooking
 from lockservice.core import tenancy, wake
 from sagas.bus.port import BusUnavailable, Delivery, EventBus
+from sagas.bus.topology import SERVICE_GROUP
 from sagas.dispatch import dispatch, dispatch_together, may_share
 from sagas.events import envelope, registry
 from sagas.events.refusals import EventRefused
@@ -23,7 +24,6 @@ from sagas.inbox import bury
 
 log = structlog.get_logger(__name__)
 
-GROUP = "lock-integration-service"
 MAX_MESSAGES = 50
 WAIT_S = 0.5
 TRIES = 3
@@ -33,7 +33,7 @@ RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})
 class Consumer:
     """One consumer of the group; any number may run."""
 
-    def __init__(self, bus: EventBus, *, group: str = GROUP, topics: Sequence[str] | None = None) -> None:
+    def __init__(self, bus: EventBus, *, group: str = SERVICE_GROUP, topics: Sequence[str] | None = None) -> None:
         self._bus = bus
         self._group = group
         self._topics = list(topics) if topics is not None else topics_by_urgency()

@@ -190,6 +190,8 @@ def _settle_door(context: StepContext, key: KeyCredential, door: CredentialDoor,
         return
     if call.verb is Verb.SUSPEND:
         door.state = DoorState.SUSPENDED
+        if item.ref is None:  # the vendor could only delete it: it will be made anew on resume
+            door.vendor_ref_sealed = None
         return
     door.state, door.carried_from, door.carried_until = DoorState.PRESENT, call.valid_from, call.valid_until
     if call.verb is Verb.ISSUE:

@@ -1,0 +1,67 @@
+"""`make bench`: measures the service on servers of its own and writes `.local/bench.json`.
+
+    python -m tests.bench [--only NAME …] [--runs N] [--queued N]
+
+Method: fsync on, same machine, same minute; ours and raw in turn, all runs counted; the data is checked afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+os.environ.setdefault("MELMASTOON_LOCAL", str(ROOT / ".local" / "bench"))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lockservice.settings.embedded")
+os.environ.setdefault("LOCK_LOG_LEVEL", "ERROR")
+os.environ["LOCK_DB_NAME"] = f"bench_{secrets.token_hex(4)}"
+os.environ.setdefault("LOCK_DB_POOL_MAX", "8")
+
+
+def main() -> int:
+    """Runs the benchmarks."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--queued", type=int, default=10_000)
+    options = parser.parse_args()
+
+    from lockservice.embedded import roles, servers
+    from lockservice.embedded.local import LocalDirectory
+
+    local = LocalDirectory.from_environment().prepare()
+    servers.start(local)
+    name = os.environ["LOCK_DB_NAME"]
+    for left_over in roles.databases(local, "bench_"):
+        roles.drop_database(local, left_over)
+    roles.create_database(local, name)
+    migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+    subprocess.run(migrate, cwd=ROOT, env={**os.environ, "LOCK_DB_LOGIN": "owner"}, check=True)
+    import django
+
+    django.setup()
+    from tests.bench import measures, raw
+    from tests.bench.report import Report
+
+    raw.prepare(local, name)
+    print(f"python {platform.python_version()}, {os.cpu_count()} cores, {options.runs} runs each, fsync on", flush=True)
+    report = Report()
+    bench = measures.Bench(local, name, options.runs, options.queued, report)
+    try:
+        for measure in measures.ALL:
+            if not options.only or measure in options.only:
+                getattr(bench, measure)()
+    finally:
+        bench.close()
+        servers.stop(local)
+    report.write(ROOT / ".local" / "bench.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

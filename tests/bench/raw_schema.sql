@@ -1,0 +1,11 @@
+DROP TABLE IF EXISTS raw_saga, raw_credential, raw_outbox;
+DROP SEQUENCE IF EXISTS raw_sequence;
+CREATE SEQUENCE raw_sequence;
+CREATE TABLE raw_saga (id bigint PRIMARY KEY, lane text, credential_id bigint, status text, token bigint DEFAULT 0, attempts int DEFAULT 0);
+CREATE TABLE raw_credential (id bigint PRIMARY KEY, state text, version bigint DEFAULT 0, body text);
+CREATE TABLE raw_outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key bigint, sequence bigint, body bytea, published_at timestamptz);
+CREATE INDEX raw_due ON raw_saga (lane) WHERE status = 'due';
+CREATE INDEX raw_unpublished ON raw_outbox (key, sequence) WHERE published_at IS NULL;
+INSERT INTO raw_saga SELECT n, 'lane' || n % 20, n, 'due' FROM generate_series(1, 20000) n;
+INSERT INTO raw_credential SELECT n, 'requested', 0, repeat('y', 300) FROM generate_series(1, 20000) n;
+ANALYZE raw_saga; ANALYZE raw_credential;
