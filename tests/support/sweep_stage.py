@@ -18,7 +18,8 @@ from credentials import artifacts
 from credentials.models import KeyCredential, Reservation
 from lockservice.core.tenancy import queues, tenant
 from sagas.bus.port import BusMessage, Delivery, EventBus
-from sagas.consumer import GROUP, Consumer, topics_by_urgency
+from sagas.bus.topology import SERVICE_GROUP
+from sagas.consumer import Consumer, topics_by_urgency
 from sagas.events.registry import spec
 from sagas.models import InboxMessage, OutboxEvent, Saga
 from sagas.publisher import Publisher, ensure_shards
@@ -84,6 +85,7 @@ class CallsInTurn(Executor):
             interruption()
         crash_points.working_as("act")
         crash_points.reach(f"after {verb}")
+        crash_points.working_as("runner")
         done: Future[Any] = Future()
         done.set_result(answer)
         return done
@@ -100,6 +102,7 @@ class Stage:
         self.calls = CallsInTurn()
         self.runner = Runner(pool=self.calls, release_s=0)
         self.publisher = Publisher(self.bus)
+        self.bus.subscribe(topics_by_urgency(), SERVICE_GROUP)
         with queues():
             ensure_shards()
 
@@ -118,17 +121,15 @@ class Stage:
     # -- the service
 
     def settle(self, topics: Sequence[str] | None = None) -> None:
-        """Works until nothing is left: no message (of the topics), no open saga, no unpublished event."""
-        consumer = Consumer(self.bus, topics=topics)
+        """Works until nothing is left: no message (of the topics), no open saga, no unpublished event.
+
+        Part after part, so that a retry that is due a little earlier or later changes no order.
+        """
         ends = time.monotonic() + QUIET_S
-        while True:
-            busy = self._round(consumer)
-            if not busy and not (left := self._left(topics)):
-                break
-            if time.monotonic() > ends:
-                raise NotQuiet(f"left after {QUIET_S} s: {left}")
-            if not busy:
-                time.sleep(0.01)
+        while self._left(topics):
+            self.consume_all(topics or topics_by_urgency())
+            self._work("runner", lambda: self.runner.round(), self._open_sagas, ends)
+            self._work("publisher", lambda: bool(self.publisher.round()), self._unpublished, ends)
         crash_points.working_as("runner")
         self.runner.run(until=lambda: True)
         crash_points.working_as("publisher")
@@ -140,37 +141,42 @@ class Stage:
         """Takes what waits in the topics, for as long as it takes a dead consumer's share to come back."""
         consumer = Consumer(self.bus, topics=topics)
         crash_points.working_as("consumer")
-        while any(self.raw_bus.depth(topic, GROUP) for topic in topics):
+        while any(self.raw_bus.depth(topic, SERVICE_GROUP) for topic in topics):
             consumer.round(0.05)
 
-    def _round(self, consumer: Consumer) -> bool:
-        crash_points.working_as("consumer")
-        busy = bool(consumer.round(0.0))
-        crash_points.working_as("runner")
-        busy = self.runner.round() or busy
-        crash_points.working_as("publisher")
-        return bool(self.publisher.round()) or busy
+    def _work(self, part: str, work: Callable[[], bool], left: Callable[[], list[str]], ends: float) -> None:
+        crash_points.working_as(part)
+        while work() or left():
+            if time.monotonic() > ends:
+                raise NotQuiet(f"left after {QUIET_S} s: {left()}")
 
     def _left(self, topics: Sequence[str] | None) -> list[str]:
-        waiting = [topic for topic in topics or topics_by_urgency() if self.raw_bus.depth(topic, GROUP)]
+        waiting = [topic for topic in topics or topics_by_urgency() if self.raw_bus.depth(topic, SERVICE_GROUP)]
+        return waiting + self._open_sagas() + self._unpublished()
+
+    def _open_sagas(self) -> list[str]:
         with tenant(self.hotel.tenant_id):
-            sagas = Saga.objects.filter(tenant_id=self.hotel.tenant_id).exclude(status__in=("done", "dead"))
-            waiting += [f"{flow} is {status}" for flow, status in sagas.values_list("flow", "status")]
-            events = OutboxEvent.objects.filter(tenant_id=self.hotel.tenant_id, published_at__isnull=True)
-            waiting += [f"unpublished {subject}" for subject in events.values_list("subject", flat=True)]
-        return waiting
+            rows = Saga.objects.filter(tenant_id=self.hotel.tenant_id).exclude(status__in=("done", "dead"))
+            return [f"{flow} is {status}" for flow, status in rows.values_list("flow", "status")]
+
+    def _unpublished(self) -> list[str]:
+        with tenant(self.hotel.tenant_id):
+            rows = OutboxEvent.objects.filter(tenant_id=self.hotel.tenant_id, published_at__isnull=True)
+            return [f"unpublished {subject}" for subject in rows.values_list("subject", flat=True)]
 
 
 def let_leases_run_out() -> None:
     """Time passes: whatever a dead process held is free (eight seconds in life)."""
     with queues(), connection.cursor() as cursor:
         for table in ("sagas_lane", "sagas_relayshard"):
-            cursor.execute(f"UPDATE {table} SET lease_until = clock_timestamp() - interval '1 second' WHERE lease_until IS NOT NULL")
+            cursor.execute(
+                f"UPDATE {table} SET lease_until = clock_timestamp() - interval '1 second' WHERE lease_until IS NOT NULL"
+            )
 
 
-def project(stage: Stage, since: datetime) -> dict[str, Any]:
+def project(stage: Stage) -> dict[str, Any]:
     """The state of one hotel as far as it must not depend on where a process died: no ids, no instants, no counters of tries."""
-    hotel = stage.hotel
+    hotel, since = stage.hotel, stage.hotel.opened_at
     labels = {device: label for label, device in hotel.devices.items()}
     rooms = {room: label for label, room in hotel.rooms.items()}
     with tenant(hotel.tenant_id):

@@ -1,0 +1,236 @@
+"""A whole service of its own to be killed: embedded servers in a folder of their own, and the product's processes on them.
+
+Rule: everything here ends by its process id. The test's own connections are pointed at the estate while a test lasts, so that
+it books, asks and checks through the product's code.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.db import InterfaceError, OperationalError, connection, connections
+
+from lockservice.embedded import postgres, roles, servers, valkey
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from sagas.bus.redis_streams import RedisStreamsBus
+
+DATABASE_AWAY = (OperationalError, InterfaceError, psycopg.OperationalError)
+
+
+class Part:
+    """One process of the service, started again as often as it is asked for."""
+
+    def __init__(self, estate: Estate, name: str, argv: list[str], environment: dict[str, str]) -> None:
+        self.name = name
+        self._estate = estate
+        self._argv = argv
+        self._environment = environment
+        self.log = estate.local.log / f"{name}.log"
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._argv, cwd=REPOSITORY_ROOT, env=self._environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+        self.starts += 1
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """Kills the process and all of its children (a Celery worker forks) at once."""
+        if self._process is None:
+            return
+        if self.is_alive:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def freeze(self) -> None:
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.killpg(self.pid, signal.SIGCONT)
+
+    def said(self, word: str) -> int:
+        return self.log.read_text(errors="replace").count(word)
+
+
+class Estate:
+    """See the module. `data_key` seals columns here as in the test's own process."""
+
+    def __init__(self, root: Path, data_key: bytes) -> None:
+        self.local = LocalDirectory(root)
+        self.local.prepare()
+        self.local.data_key_file.chmod(0o600)
+        self.local.data_key_file.write_bytes(data_key)
+        self.parts: list[Part] = []
+        servers.start(self.local)
+        self._manage("migrate", "--verbosity", "0", LOCK_DB_LOGIN="owner")
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LOCK_")}
+        return {
+            **kept,
+            "MELMASTOON_LOCAL": str(self.local.root),
+            "DJANGO_SETTINGS_MODULE": "lockservice.settings.embedded",
+            "LOCK_DB_LOGIN": "worker",
+            "LOCK_LOG_LEVEL": "WARNING",
+            **more,
+        }
+
+    # -- processes
+
+    def consumer(self, name: str = "consumer", **environment: str) -> Part:
+        return self._part(name, [sys.executable, "manage.py", "consume_events"], environment)
+
+    def publisher(self, name: str = "publisher", **environment: str) -> Part:
+        return self._part(name, [sys.executable, "manage.py", "publish_outbox"], environment)
+
+    def runner(self, name: str = "sagas", **environment: str) -> Part:
+        return self._part(name, [sys.executable, "manage.py", "run_sagas"], environment)
+
+    def worker(self, name: str = "worker", **environment: str) -> Part:
+        argv = [
+            sys.executable, "-m", "celery", "--quiet", "-A", "lockservice.celery", "worker", "--queues",
+            "security,saga,bulk,webhooks", "--concurrency", "1", "--without-gossip", "--without-mingle", "--loglevel", "warning",
+            "--hostname", f"{name}@estate",
+        ]  # fmt: skip
+        return self._part(name, argv, environment)
+
+    def kill_all(self) -> None:
+        for part in self.parts:
+            part.kill()
+        self.parts.clear()
+
+    def bus(self, **options: Any) -> RedisStreamsBus:
+        return RedisStreamsBus(valkey.endpoint(self.local).url(), **options)
+
+    # -- servers
+
+    def empty_valkey(self) -> None:
+        """Kills Valkey and takes all it kept."""
+        valkey.stop(self.local, kill=True)
+        shutil.rmtree(self.local.valkey, ignore_errors=True)
+
+    def start_valkey(self) -> None:
+        valkey.start(self.local)
+
+    def crash_postgres(self) -> None:
+        postgres.stop(self.local, "immediate")
+
+    def start_postgres(self) -> None:
+        postgres.start(self.local)
+
+    def terminate_backends(self) -> int:
+        """Ends every session of the service's logins, as an administrator would; returns how many."""
+        with psycopg.connect(postgres.endpoint(self.local).superuser_dsn(), autocommit=True) as admin:
+            rows = admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'lock\\_%'").fetchall()
+            return len(rows)
+
+    def remove(self) -> None:
+        self.kill_all()
+        servers.stop(self.local, "immediate")
+        shutil.rmtree(self.local.root, ignore_errors=True)
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Points this process's database connections at the estate."""
+        place = postgres.endpoint(self.local)
+        database = connections.settings["default"]
+        names = ("NAME", "HOST", "PORT", "PASSWORD")
+        before = {name: database[name] for name in names}
+        _drop_connections()
+        database.update(
+            NAME=roles.DATABASE, HOST=str(place.socket_directory), PORT=str(place.port),
+            PASSWORD=roles.password(self.local, "worker"),
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            _drop_connections()
+            database.update(before)
+
+    def _part(self, name: str, argv: list[str], environment: dict[str, str]) -> Part:
+        part = Part(self, name, argv, self.environment(LOCK_PROCESS_NAME=name, **environment))
+        self.parts.append(part)
+        return part
+
+    def _manage(self, *arguments: str, **environment: str) -> None:
+        subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=REPOSITORY_ROOT, env=self.environment(**environment), check=True
+        )
+
+
+class Progress:
+    """Looks at a growing number every 50 ms from a thread of its own and knows the longest time it stood still."""
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.last = 0
+        self.longest_gap_s = 0.0
+        self._moved_at = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        self._moved_at = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            try:
+                now_at = self._count()
+            except DATABASE_AWAY:
+                connection.close()
+                continue
+            if now_at != self.last:
+                moment = time.monotonic()
+                self.longest_gap_s = max(self.longest_gap_s, moment - self._moved_at)
+                self.last, self._moved_at = now_at, moment
+        connection.close()
+
+
+def eventually(condition: Callable[[], bool], within_s: float, what: str = "") -> float:
+    """Waits until the condition holds and returns the seconds it took. Raises AssertionError after `within_s`."""
+    started = time.monotonic()
+    while True:
+        try:
+            if condition():
+                return time.monotonic() - started
+        except DATABASE_AWAY:
+            connection.close()
+        if time.monotonic() - started > within_s:
+            raise AssertionError(f"not within {within_s} s: {what}")
+        time.sleep(0.05)
+
+
+def _drop_connections() -> None:
+    connections.close_all()
+    for one in connections.all(initialized_only=True):
+        one.close_pool()
