@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
 from lockservice.core import tenancy
@@ -37,11 +38,12 @@ class Publisher:
         self.owner = uuid.uuid4().hex
         self._shards: dict[int, int] = {}
         self._claimed_at = 0.0
+        self._pause_s = tuple(min(pause, settings.IDLE_MAX_S) for pause in PAUSE_S)
         self.published = 0
 
     def run(self, *, until: Callable[[], bool], drain: bool = False) -> int:
         """Publishes until told to stop, or (drain) until nothing is left; returns how many rows were published."""
-        pause = PAUSE_S[0]
+        pause = self._pause_s[0]
         while not until():
             try:
                 sent = self.round()
@@ -53,12 +55,12 @@ class Publisher:
                 time.sleep(0.3)
                 continue
             if sent:
-                pause = PAUSE_S[0]
+                pause = self._pause_s[0]
             elif drain:
                 break
             else:
                 time.sleep(pause)
-                pause = min(PAUSE_S[1], pause * 1.5)
+                pause = min(self._pause_s[1], pause * 1.5)
         self._release()
         return self.published
 

@@ -37,7 +37,7 @@ RESERVED = 12
 """Of the pool's threads, those kept for priority 0."""
 RENEW_S = 2.0
 IDLE_S = (0.02, 0.2)
-"""Shortest and longest pause when nothing is due."""
+"""Shortest and longest pause when nothing is due; settings.IDLE_MAX_S may shorten both."""
 LANES_AT_ONCE = 64
 RELEASE_S = 0.1
 OUTAGE = (OperationalError, InterfaceError)
@@ -71,6 +71,7 @@ class Runner:
         self._unrecorded: list[tuple[Work, Answer]] = []
         self._released = 0.0
         self._woken = 0.0
+        self._idle_s = tuple(min(pause, settings.IDLE_MAX_S) for pause in IDLE_S)
         self.steps = 0
 
     def run(self, *, until: Callable[[], bool], max_s: float | None = None, drain: bool = False) -> int:
@@ -79,7 +80,7 @@ class Runner:
         Returns the number of steps recorded. A database failure is waited out; leases make repeating safe.
         """
         ends = time.monotonic() + max_s if max_s is not None else None
-        pause = IDLE_S[0]
+        pause = self._idle_s[0]
         while not until() and (ends is None or time.monotonic() < ends):
             try:
                 busy = self.round()
@@ -89,11 +90,11 @@ class Runner:
                 time.sleep(0.3)
                 continue
             if busy:
-                pause = IDLE_S[0]
+                pause = self._idle_s[0]
             elif drain and not self._flying and not self._unrecorded:
                 break
             else:
-                pause = min(IDLE_S[1], pause * 1.5)
+                pause = min(self._idle_s[1], pause * 1.5)
                 self._wait(pause)
         self._finish()
         return self.steps
@@ -105,13 +106,13 @@ class Runner:
         planned = self._claim_and_plan()
         self._release_idle()
         if self._flying and not planned and not recorded:
-            self._wait(IDLE_S[0])
+            self._wait(self._idle_s[0])
             return True
         return bool(recorded or planned)
 
     def _claim_and_plan(self) -> int:
         with tenancy.queues():
-            if time.monotonic() - self._woken >= IDLE_S[0]:
+            if time.monotonic() - self._woken >= self._idle_s[0]:
                 claims.wake_due()
                 self._woken = time.monotonic()
             room = LANES_AT_ONCE - len(self._lanes)

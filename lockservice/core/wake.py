@@ -33,7 +33,7 @@ def hint(task: str, queue: str) -> bool:
     global _silent_until  # noqa: PLW0603 - one small pause per process, on purpose
     from celery import current_app
 
-    if time.monotonic() < _silent_until:
+    if not settings.WAKE_WORKERS or time.monotonic() < _silent_until:
         return False
     try:
         current_app.send_task(task, queue=queue, retry=False, ignore_result=True)
