@@ -51,9 +51,7 @@ class _Change(_Windowed):
 IssueForm = shape(
     "CredentialIssue",
     _Windowed,
-    reservationId=OpaqueId(
-        required=False, help_text="The stay the key belongs to; what is not given is then taken from the stay."
-    ),
+    reservationId=OpaqueId(help_text="The stay the key belongs to; what is not given is taken from it."),
     propertyId=OpaqueId(required=False),
     rooms=_rooms(required=False),
     validFrom=Instant(required=False, help_text="Included; now if neither given nor known from the stay."),

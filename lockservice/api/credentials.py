@@ -74,7 +74,7 @@ class CredentialsRoute(Route):
         idempotent=True, operation_id="credential_issue",
     )  # fmt: skip
     def post(self, request: Request) -> Response:
-        """Issues a key for a stay, or for a holder without one."""
+        """Issues a key for a stay. A stay that no booking event has told of yet needs property, rooms, end and holder."""
         form = read_body(request, IssueForm)
         caller, who = principal(request), actor(request)
         return perform(request, lambda act_id: acts.issue(caller.tenant_id, _command(caller, form), who, act_id))
@@ -264,7 +264,7 @@ def _on(request: Request, credential_id: str, act: Callable[[str], Act]) -> Resp
 
 def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
     """Completes what was sent by what is known of the stay. Inside the tenant's block. Raises Problem."""
-    stay = _stay(caller, form.get("reservationId"))
+    stay = _stay(caller, form["reservationId"])
     property_id = canonical_property_id(form.get("propertyId") or (stay.property_id if stay else ""))
     rooms = tuple(form.get("rooms") or (stay.rooms if stay else ()))
     holder = form.get("holderId") or (stay.guest_id if stay else "")
@@ -280,7 +280,7 @@ def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
         rooms=rooms,
         window=_window(caller.tenant_id, property_id, form, stay),
         holder_id=holder,
-        reservation_id=form.get("reservationId"),
+        reservation_id=form["reservationId"],
         preferred_kinds=tuple(CredentialKind(kind) for kind in form.get("preferredKinds", ())),
         areas=_tuple(form.get("areas")),
         floors=tuple(form.get("floors", ())),
@@ -289,10 +289,8 @@ def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
     )
 
 
-def _stay(caller: Principal, reservation_id: str | None) -> Reservation | None:
+def _stay(caller: Principal, reservation_id: str) -> Reservation | None:
     """The stay's projection; None when no booking event has told of it."""
-    if reservation_id is None:
-        return None
     row = Reservation.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id).first()
     if row is not None and not caller.reaches(row.property_id):
         raise Problem("NOT_FOUND", "no such reservation")
