@@ -5,6 +5,8 @@ One rule: a sweep finds rows by an index on their due time, tenant by tenant, an
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import connection
 
 from credentials import artifacts, pin_slots
@@ -18,6 +20,8 @@ from sagas.outbox import Cause
 from vendors.port.types import RevokeReason
 
 PAGE = 50
+GUEST_KEPT = timedelta(days=90)
+"""How long after departure a guest's name and contact stay in the projection."""
 
 
 def sweep() -> int:
@@ -29,16 +33,47 @@ def sweep() -> int:
     return ended
 
 
-def free_rested(tenant_id: str) -> int:
-    """Frees the PINs of a tenant whose rest is over; returns how many."""
-    with tenancy.tenant(tenant_id):
-        return pin_slots.forget_rested(tenant_id, clock.now())
+def tidy() -> int:
+    """Hourly: frees rested PINs, erases artifacts of ended stays, forgets old projections, inbox rows and idempotency keys.
+
+    Returns how many tenants were tidied; 0 when another scheduler took this hour. Safe to repeat.
+    """
+    with tenancy.queues(), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO sagas_jobslot (job, slot, taken_at) VALUES ('tidy', to_char(clock_timestamp(), 'YYYY-MM-DD HH24'),"
+            " clock_timestamp()) ON CONFLICT DO NOTHING"
+        )
+        if cursor.rowcount == 0:
+            return 0
+        cursor.execute("SELECT DISTINCT tenant_id FROM credentials_keycredential")
+        tenants = [row[0] for row in cursor.fetchall()]
+        cursor.execute("DELETE FROM sagas_jobslot WHERE taken_at < clock_timestamp() - interval '7 days'")
+        cursor.execute("DELETE FROM sagas_inboxmessage WHERE received_at < clock_timestamp() - interval '90 days'")
+    for tenant_id in tenants:
+        tidy_tenant(tenant_id)
+    return len(tenants)
 
 
-def erase_spent_artifacts(tenant_id: str, credential_ids: list[str]) -> int:
-    """Erases what holders received for keys that are over; returns how many."""
-    with tenancy.tenant(tenant_id):
-        return artifacts.erase_after(tenant_id, credential_ids, clock.now())
+def tidy_tenant(tenant_id: str) -> None:
+    """Tidies one tenant in its own transaction."""
+    with tenancy.tenant(tenant_id), connection.cursor() as cursor:
+        now = clock.now()
+        pin_slots.forget_rested(tenant_id, now)
+        cursor.execute(
+            "SELECT id FROM credentials_keycredential WHERE tenant_id = %s AND state IN ('revoked', 'failed') AND NOT open_work"
+            " AND id IN (SELECT credential_id FROM credentials_artifact WHERE tenant_id = %s AND erased_at IS NULL)",
+            [tenant_id, tenant_id],
+        )
+        artifacts.erase_after(tenant_id, [row[0] for row in cursor.fetchall()], now)
+        cursor.execute(
+            "UPDATE credentials_reservation SET guest_sealed = NULL, guest_id = '' WHERE tenant_id = %s"
+            " AND valid_until < %s AND guest_sealed IS NOT NULL",
+            [tenant_id, now - GUEST_KEPT],
+        )
+        cursor.execute(
+            "DELETE FROM core_idempotencyrecord WHERE tenant_id = %s AND created_at < clock_timestamp() - interval '48 hours'",
+            [tenant_id],
+        )
 
 
 def _due() -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import threading
 
 from celery import shared_task
 
-from sagas.housekeeping import sweep
+from sagas.housekeeping import sweep, tidy
 from sagas.runner import Runner, Stop
 
 DRAIN_S = 20.0
@@ -27,6 +27,12 @@ def drain() -> int:
 def sweep_due() -> int:
     """Starts what the hotel's clock made due (ended windows), and frees what has rested."""
     return sweep()
+
+
+@shared_task(name="sagas.keep_house", ignore_result=True)
+def keep_house() -> int:
+    """Frees, erases and forgets what is over, once per hour whoever schedules it."""
+    return tidy()
 
 
 def stop_on_signals() -> Stop:

@@ -209,6 +209,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 # In memory: any number of beats may run, since (job, slot) is a unique row.
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0
+# Static, and harmless to run twice: each task looks for due rows. Progress needs none of it (see `run_sagas`).
+CELERY_BEAT_SCHEDULE = {
+    "drain": {"task": "sagas.drain", "schedule": 5.0, "options": {"queue": "saga", "expires": 10}},
+    "sweep": {"task": "sagas.sweep", "schedule": 5.0, "options": {"queue": "security", "expires": 10}},
+    "tidy": {"task": "sagas.keep_house", "schedule": 600.0, "options": {"queue": "bulk", "expires": 600}},
+}
 CELERY_TIMEZONE = "UTC"
 
 # --- Logs -------------------------------------------------------------------------------------

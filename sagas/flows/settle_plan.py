@@ -16,11 +16,11 @@ from credentials.models import CredentialDoor, KeyCredential, Reservation
 from credentials.pin_slots import PinWish
 from credentials.reservations import holder_of
 from credentials.targets import RANK, Verb, next_verb
-from devices import adapters, selectors
+from devices import adapters, call_counts, selectors
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import settle_record
-from sagas.intake import ensure_lanes, own_key
+from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
 from sagas.models import SagaStatus
 from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
 from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
@@ -40,6 +40,7 @@ from vendors.port.types import (
 )
 
 WAIT_FULL_S = 60
+WAIT_QUOTA_S = 600
 WAIT_NEIGHBOUR_S = 0.2
 WAIT_ACTIVE_S = 1.0
 
@@ -81,6 +82,8 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
     doors, verb = group
     if doors[0].lane != work.lane:
         _move_to(work, key, doors[0].lane)
+        return None
+    if not _quota_allows(context, work, key):
         return None
     if verb is Verb.ISSUE and not _may_issue(context, work, key, doors, provisions):
         return None
@@ -124,6 +127,23 @@ def _move_to(work: Work, key: KeyCredential, lane: str) -> None:
     width = selectors.lane_of(facts, adapters.manifest(key.vendor), lane.partition(":")[2])[1]
     ensure_lanes(key.tenant_id, {lane: width})
     work.lane, work.status = lane, SagaStatus.DUE.value
+
+
+def _quota_allows(context: StepContext, work: Work, key: KeyCredential) -> bool:
+    """Once the month's calls are used up only security work still asks the vendor; the rest waits, which is no attempt."""
+    facts = selectors.installation(key.tenant_id, key.installation_id)
+    limit = facts.calls_per_month or adapters.manifest(key.vendor).calls_per_month
+    if work.priority == PRIORITY_SECURITY or not call_counts.is_spent(key.tenant_id, facts, limit, context.now):
+        return True
+    month = call_counts.month_of(context.now)
+    context.batch.alerts.append(
+        NewAlert(
+            f"quota:{facts.id}:{month}", "VENDOR_QUOTA_SPENT", "critical", f"{limit} calls of {month} are used up",
+            "lock/vendor-quota", key.property_id,
+        )
+    )  # fmt: skip
+    _wait(context, work, WAIT_QUOTA_S)
+    return False
 
 
 def _may_issue(

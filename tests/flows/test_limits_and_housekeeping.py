@@ -1,0 +1,140 @@
+"""Quotas, capacities and what the clock tidies away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from credentials.models import Artifact, PinSlot, Reservation
+from devices import call_counts
+from devices.models import CallCount
+from lockservice.core import clock
+from lockservice.core.tenancy import tenant
+from sagas.housekeeping import tidy_tenant
+from tests.flows.conftest import alerts, events, keys, make_hotel, pin_of, sagas
+from tests.support.hotel import Hotel
+from tests.support.mock_locks import MockLocks
+from vendors.port.ids import new_id
+
+Settle = Callable[..., int]
+
+
+def test_a_spent_month_lets_only_security_work_call_the_vendor(database: str, locks: MockLocks, settle: Settle) -> None:
+    hotel = make_hotel(locks, calls_per_month=1000)
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    pin = pin_of(hotel, keys(hotel)[0])
+    with tenant(hotel.tenant_id):
+        month = call_counts.month_of(clock.now())
+        row = CallCount.objects.get(tenant_id=hotel.tenant_id, month=month)
+        assert row.calls == 1
+        CallCount.objects.filter(pk=row.pk).update(calls=1000)
+    call_counts._kept.clear()
+    late = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(late, 1, ["102"]))
+    settle(hotel)
+    (waiting,) = keys(hotel, late)
+    assert (waiting.state, locks.calls(hotel.doors["102"])) == ("requested", [])
+    assert alerts(hotel) == [("VENDOR_QUOTA_SPENT", "critical")]
+    assert ("issue", "retry") in sagas(hotel)
+    hotel.tell("booking.cancelled", hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(hotel)
+    assert not locks.opens(hotel.doors["101"], pin)
+
+
+def test_a_full_door_gives_the_next_kind_its_doors_can_carry(database: str, locks: MockLocks, settle: Settle) -> None:
+    hotel = make_hotel(locks, "capacity=1", shared={})
+    for number in range(2):
+        hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), number + 1, ["101"]))
+        settle(hotel)
+    first, second = keys(hotel)
+    assert (first.kind, second.kind, second.state) == ("pin_code", "mobile_app", "active")
+    assert [warning["code"] for warning in second.warnings] == ["KIND_CHANGED"]
+    assert events(hotel, second)[-1] == "credential.issued"
+
+
+def test_spent_pins_rest_and_are_then_free_again(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    hotel.tell("booking.checked_out", hotel.booking(stay, 2, ["101"], status="checked_out"))
+    settle(hotel)
+    with tenant(hotel.tenant_id):
+        slots = list(PinSlot.objects.filter(tenant_id=hotel.tenant_id))
+        assert len(slots) == 2
+        rest = slots[0].rests_until - clock.now()
+        assert timedelta(days=29, hours=23) < rest <= timedelta(days=30)
+        PinSlot.objects.filter(tenant_id=hotel.tenant_id).update(rests_until=clock.now() - timedelta(seconds=1))
+    tidy_tenant(hotel.tenant_id)
+    with tenant(hotel.tenant_id):
+        assert not PinSlot.objects.filter(tenant_id=hotel.tenant_id).exists()
+
+
+def test_after_the_stay_the_digits_and_the_guest_are_erased(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    tidy_tenant(hotel.tenant_id)
+    with tenant(hotel.tenant_id):
+        assert Artifact.objects.get(tenant_id=hotel.tenant_id).value_sealed is not None
+    hotel.tell("booking.checked_out", hotel.booking(stay, 2, ["101"], status="checked_out"))
+    settle(hotel)
+    with tenant(hotel.tenant_id):
+        Reservation.objects.filter(tenant_id=hotel.tenant_id).update(
+            valid_from=clock.now() - timedelta(days=99), valid_until=clock.now() - timedelta(days=91)
+        )
+    tidy_tenant(hotel.tenant_id)
+    with tenant(hotel.tenant_id):
+        assert Artifact.objects.get(tenant_id=hotel.tenant_id).value_sealed is None
+        row = Reservation.objects.get(tenant_id=hotel.tenant_id)
+        assert (row.guest_sealed, row.guest_id) == (None, "")
+
+
+def test_a_key_that_needs_the_desk_waits_for_it_and_goes_on_with_a_card(
+    database: str, locks: MockLocks, settle: Settle
+) -> None:
+    from sagas import acts
+    from vendors.port.secrets import CardNumber
+
+    hotel = make_hotel(locks, policy={"kinds": ["rfid_card"]})
+    hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"]))
+    settle(hotel)
+    (key,) = keys(hotel)
+    assert (key.state, key.waiting_for, locks.calls(hotel.doors["101"])) == ("requested", "desk", [])
+    acts.encode(hotel.tenant_id, key.id, acts.Actor("usr_clerk"), "e1", card_number=CardNumber("3661413478"))
+    settle(hotel)
+    (key,) = keys(hotel)
+    assert (key.state, key.waiting_for) == ("active", "")
+    body = {"device": hotel.doors["101"], "kind": "rfid_card", "value": "3661413478", "dry": True}
+    assert locks.ask("/try", body)["open"] is True
+
+
+def test_phone_and_pin_keys_wait_for_papers_where_the_house_wants_it(database: str, locks: MockLocks, settle: Settle) -> None:
+    from sagas import acts
+
+    hotel = make_hotel(locks, policy={"require_id_verification": True})
+    shown, unseen = new_id("rsv"), new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(shown, 1, ["101"], idVerified=True))
+    hotel.tell("booking.confirmed", hotel.booking(unseen, 1, ["102"]))
+    settle(hotel)
+    assert [key.state for key in keys(hotel, shown)] == ["active"]
+    (key,) = keys(hotel, unseen)
+    assert (key.state, key.waiting_for) == ("requested", "id")
+    acts.confirm_identity(hotel.tenant_id, key.id, acts.Actor("usr_clerk"))
+    settle(hotel)
+    assert [key.state for key in keys(hotel, unseen)] == ["active"]
+
+
+def test_the_vendor_is_called_only_so_long_before_arrival(database: str, locks: MockLocks, settle: Settle) -> None:
+    from tests.flows.conftest import fire_timers
+
+    hotel = make_hotel(locks, policy={"issue_lead_hours": 72})
+    start = hotel.opened_at + timedelta(days=30)
+    hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"], start=start))
+    settle(hotel)
+    (key,) = keys(hotel)
+    assert (key.state, sagas(hotel), locks.calls(hotel.doors["101"])) == ("requested", [("issue", "timer")], [])
+    fire_timers(hotel)
+    settle(hotel)
+    assert [key.state for key in keys(hotel)] == ["active"]
