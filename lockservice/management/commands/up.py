@@ -15,17 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
-from django.db.migrations.loader import MigrationLoader
 from django.utils.module_loading import import_string
 
 from lockservice.core import tenancy
 from lockservice.core.heartbeat import Heartbeat
-from lockservice.embedded import postgres, roles, servers, valkey
+from lockservice.demo import schema
+from lockservice.embedded import postgres, servers, valkey
 from lockservice.embedded.local import LocalDirectory
 from lockservice.supervisor import Console, ProcessSpec, StartFailed, Stopped, Supervisor
 
@@ -79,7 +78,7 @@ class Command(BaseCommand):
         console.progress("starting PostgreSQL and Valkey")
         supervisor.start_early()
         servers.start(local, tethered=True)
-        if not _schema_is_current(local):
+        if not schema.is_current(local):
             console.progress("bringing the schema up to date")
             argv = ["{python}", "manage.py", "migrate", "--verbosity", "1"]
             supervisor.run_step("migrate", argv, {"LOCK_DB_LOGIN": "owner"})
@@ -138,22 +137,6 @@ class _only_one:  # noqa: N801 - used like a function
 
     def __exit__(self, *_error: object) -> None:
         os.close(self._handle)
-
-
-def _schema_is_current(local: LocalDirectory) -> bool:
-    """Say whether the database knows every migration of this checkout; asking costs a tenth of what migrating does."""
-    place = postgres.endpoint(local)
-    with psycopg.connect(
-        host=str(place.socket_directory),
-        port=place.port,
-        dbname=settings.DATABASES["default"]["NAME"],
-        user=roles.role_name("owner"),
-        password=roles.password(local, "owner"),
-    ) as asked:
-        if asked.execute("SELECT to_regclass('django_migrations')").fetchone() == (None,):
-            return False
-        applied = set(asked.execute("SELECT app, name FROM django_migrations").fetchall())
-    return set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations) <= applied
 
 
 def _seed(name: str, local: LocalDirectory) -> None:

@@ -1,0 +1,169 @@
+"""The processes a replay needs: those that run already, and children of its own for the others.
+
+One rule: what was started here ends here, whole groups of it, also when this process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from django.conf import settings
+from django.db import connection
+
+from devices import simulated
+from devices.simulated import SimulatorPlace
+from lockservice.core.heartbeat import Heartbeat
+from lockservice.core.tenancy import queues
+from lockservice.demo import schema
+from lockservice.embedded import postgres, servers, valkey
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from lockservice.embedded.process import tethered
+from vendors.port.simulated import SimulatorUnreachable
+
+FRESH_S = 6.0
+"""A heartbeat younger than this is a process that runs; they beat every one or two seconds."""
+
+START_TIMEOUT_S, STOP_TIMEOUT_S = 20.0, 10.0
+COMMANDS = {"consumer": "consume_events", "publisher": "publish_outbox"}
+QUICK = {"LOCK_DB_LOGIN": "worker", "LOCK_IDLE_MAX_S": "0.008", "LOCK_LOG_LEVEL": "WARNING", "PYTHONUNBUFFERED": "1"}
+
+
+class CrewFailed(RuntimeError):
+    """A process did not start, or ended while it was needed. The text names its log."""
+
+
+@dataclass
+class _Child:
+    name: str
+    running: subprocess.Popen[bytes]
+    log: Path
+
+
+class Crew:
+    """A context in which servers, simulator, consumer, publisher and a saga runner work."""
+
+    def __init__(self, local: LocalDirectory, vendor: str, place: SimulatorPlace | None, runners: int = 1) -> None:
+        self._local = local
+        self._vendor = vendor
+        self._given_place = place
+        self._runners = runners
+        self._children: list[_Child] = []
+        self._has_started_servers = False
+        self.found: list[str] = []
+
+    @property
+    def place(self) -> SimulatorPlace:
+        """Where the simulator listens."""
+        return self._given_place or simulated.place_of(self._vendor)
+
+    @property
+    def started(self) -> list[str]:
+        """The names of the children."""
+        return [child.name for child in self._children]
+
+    def __enter__(self) -> Crew:
+        try:
+            self._ensure_servers()
+            self._ensure_simulator()
+            self._start_workers()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def check(self) -> None:
+        """Raises CrewFailed when a child has ended."""
+        for child in self._children:
+            if child.running.poll() is not None:
+                raise CrewFailed(f"{child.name} ended with status {child.running.returncode}, see {child.log}")
+
+    def _ensure_servers(self) -> None:
+        if "LOCK_DB_HOST" in os.environ:
+            return  # somebody else's servers
+        if postgres.running_pid(self._local) is None or valkey.running_pid(self._local) is None:
+            servers.start(self._local, tethered=True)
+            self._has_started_servers = True
+        schema.bring_up_to_date(self._local)
+
+    def _ensure_simulator(self) -> None:
+        if self._answers():
+            self.found.append(f"{self._vendor} simulator")
+            return
+        if self._given_place is not None:
+            raise CrewFailed(f"no simulator answers at {self.place.control}")
+        ports = ["--port", self.place.address.rpartition(":")[2], "--control-port", self.place.control.rpartition(":")[2]]
+        more = [part.replace("{local}", str(self._local.root)) for part in settings.SIMULATED_VENDORS[self._vendor]]
+        self._start("simulator", ["-m", "vendors.simulate", self._vendor, *ports, *more], {})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            self.check()
+            if time.monotonic() > deadline:
+                raise CrewFailed(f"the simulator does not answer, see {self._children[-1].log}")
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            simulated.control_of(self._vendor, self.place).calls(())
+        except SimulatorUnreachable:
+            return False
+        return True
+
+    def _start_workers(self) -> None:
+        alive = _fresh_heartbeats()
+        for name, command in COMMANDS.items():
+            if name in alive:
+                self.found.append(name)
+            else:
+                env = {**QUICK, "LOCK_WAKE_WORKERS": "0"}
+                self._start(name, ["manage.py", command], env)
+        for number in range(self._runners):
+            self._start(f"sagas-{number + 1}", ["manage.py", "run_sagas"], {**QUICK, "LOCK_DB_POOL_MAX": "4"})
+
+    def _start(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        log_path = self._local.log / f"replay-{name}.log"
+        with log_path.open("ab") as log:
+            running = subprocess.Popen(
+                tethered([sys.executable, *argv], signal.SIGTERM),
+                cwd=REPOSITORY_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, **env, "LOCK_PROCESS_NAME": f"replay-{name}"},
+            )  # fmt: skip
+        self._children.append(_Child(name, running, log_path))
+
+    def _end(self) -> None:
+        """Workers first, so that none of them complains about a server that went before it."""
+        alive = [child.running for child in self._children if child.running.poll() is None]
+        for running in alive:
+            running.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(running.poll() is None for running in alive) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for child in self._children:
+            try:
+                os.killpg(child.running.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # the whole group has ended by itself
+            child.running.wait()
+        self._children.clear()
+        if self._has_started_servers:
+            connection.close()
+            connection.close_pool()
+            servers.stop(self._local)
+            self._has_started_servers = False
+
+
+def _fresh_heartbeats() -> set[str]:
+    with queues(), connection.cursor() as cursor:
+        table = Heartbeat._meta.db_table
+        cursor.execute(f"SELECT name FROM {table} WHERE beat_at > clock_timestamp() - make_interval(secs => %s)", [FRESH_S])  # noqa: S608
+        return {row[0] for row in cursor.fetchall()}

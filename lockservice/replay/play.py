@@ -1,0 +1,153 @@
+"""Plays a file of bookings from beginning to end, and says at the end whether everything agrees.
+
+One rule: it may be interrupted anywhere and run again: every id follows from the file, so what was told before is not told twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TextIO
+
+from django.conf import settings
+
+from devices import simulated
+from devices.simulated import SimulatorPlace
+from lockservice.demo import moved_clock
+from lockservice.demo.building import put_up
+from lockservice.demo.moved_clock import ClockState
+from lockservice.replay import report, timeline
+from lockservice.replay.bookings import Booking, digest_of
+from lockservice.replay.crew import Crew
+from lockservice.replay.doors import compare
+from lockservice.replay.drive import Driver
+from lockservice.replay.house import TIME_ZONE, ReplayHouse, house_of
+from lockservice.replay.progress import Progress
+from lockservice.replay.report import Report
+from lockservice.replay.timeline import Timeline
+from lockservice.replay.watch import Watch
+from sagas import bus
+from vendors.port.simulated import SimulatorControl
+
+LOOKS = 25
+"""How often on the way the ledger is held against the doors; at the end once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to play. `speed` is hotel seconds a real second; None is as fast as it goes. `place` None: where the settings say."""
+
+    bookings: Sequence[Booking]
+    vendor: str
+    tenant_id: str | None = None
+    place: SimulatorPlace | None = None
+    speed: float | None = None
+    runners: int = 1
+
+
+def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
+    """Plays the bookings. Needs a database login that works queues.
+
+    Raises lockservice.replay.crew.CrewFailed, lockservice.replay.drive.StandsStill, sagas.bus.port.BusUnavailable or
+    vendors.port.simulated.SimulatorUnreachable; run it again after the repair.
+    """
+    story = timeline.plan(request.bookings, TIME_ZONE)
+    digest = hashlib.sha256(f"{digest_of(request.bookings)}\x1f{request.vendor}".encode()).hexdigest()
+    house = house_of(digest, story.rooms_count, request.tenant_id)
+    with Crew(settings.LOCAL_DIRECTORY, request.vendor, request.place, request.runners) as crew:
+        say(_beginning(story, crew))
+        control = simulated.control_of(request.vendor, crew.place)
+        built = put_up(house.plan(), request.vendor, crew.place, str(settings.LOCAL_DIRECTORY.secret("simulators.key")))
+        stage = _Stage(request, house, story, control, list(built.doors.values()))
+        found = moved_clock.read()
+        outcome = stage.run(crew, Progress(out, len(story.planned)))
+        _restore_clock(found, story, control)
+    return outcome
+
+
+class _Stage:
+    """One run, with what it needs at hand."""
+
+    def __init__(
+        self, request: Request, house: ReplayHouse, story: Timeline, control: SimulatorControl, doors: Sequence[str]
+    ) -> None:
+        self._request = request
+        self._house = house
+        self._story = story
+        self._control = control
+        self._doors = doors
+        self._look_every = max(1, len(story.planned) // LOOKS)
+        self._looked_at = 0
+
+    def run(self, crew: Crew, progress: Progress) -> Report:
+        tenant_id = self._house.tenant_id
+        before, places = report.count(tenant_id), report.last_places(tenant_id)
+        calls_before, started = self._control.calls(self._doors), time.monotonic()
+        outcome = Report(
+            property_name=self._house.plan().name, vendor=self._request.vendor, bookings_count=self._story.bookings_count,
+            told_count=len(self._story.planned), steps_count=0, seconds=0.0, before=before, after=before,
+            vendor_calls_before=calls_before, vendor_calls_after=calls_before,
+        )  # fmt: skip
+        watch, link = Watch(bus.from_settings(), tenant_id), bus.from_settings()
+        driver = Driver(
+            self._house.names, link, self._control, check=crew.check, look=watch.look, speed=self._request.speed
+        )  # fmt: skip
+        try:
+            driver.run(self._story, lambda told, now: self._quiet(outcome, progress, told, now))
+        finally:
+            progress.close()
+            link.close()
+            watch.close()
+        outcome.steps_count, outcome.seconds = driver.pace.steps_count, time.monotonic() - started
+        self._look_at_doors(outcome, driver.now)
+        self._conclude(outcome, watch, places, driver)
+        return outcome
+
+    def _quiet(self, outcome: Report, progress: Progress, told: int, now: datetime) -> None:
+        progress.show(told, now)
+        if told - self._looked_at >= self._look_every:
+            self._looked_at = told
+            self._look_at_doors(outcome, now)
+
+    def _look_at_doors(self, outcome: Report, now: datetime) -> None:
+        found = compare(self._house.tenant_id, self._house.property_id, self._control)
+        outcome.add_comparison(found, f"{now:%Y-%m-%d %H:%M}")
+
+    def _conclude(self, outcome: Report, watch: Watch, places: dict[str, int], driver: Driver) -> None:
+        tenant_id = self._house.tenant_id
+        outcome.after = report.count(tenant_id)
+        outcome.vendor_calls_after = self._control.calls(self._doors)
+        outcome.events_seen_count = watch.seen.events_count
+        outcome.events_repeated_count = watch.seen.repeated_count
+        outcome.add_faults("unfinished", report.unfinished(tenant_id, timeline.endings(self._story)))
+        outcome.add_faults("event", watch.seen.faults)
+        outcome.add_faults("order", watch.gaps(places))
+        seen = watch.seen.events_count - watch.seen.repeated_count
+        if seen != outcome.new_events_count:
+            outcome.add_faults("bus", [f"{outcome.new_events_count} events were promised, {seen} were seen"])
+        if driver.pace.impatient_count:
+            outcome.add_faults("pace", [f"{driver.pace.impatient_count} steps went on over a retry that was waiting"])
+
+
+def _beginning(story: Timeline, crew: Crew) -> str:
+    first, span = timeline.span_of(story)
+    found = f"; found running: {', '.join(crew.found)}" if crew.found else ""
+    return (
+        f"{story.bookings_count} bookings, {len(story.planned)} events from {first:%Y-%m-%d} over {span.days} days, "
+        f"{story.rooms_count} rooms; started: {', '.join(crew.started)}{found}"
+    )
+
+
+def _restore_clock(found: ClockState, story: Timeline, control: SimulatorControl) -> None:
+    """Gives the clock back as it was; one that an interrupted replay left standing goes back to real time."""
+    first, span = timeline.span_of(story)
+    is_left_over = found.stopped and first - timedelta(days=1) <= found.now <= first + span + timedelta(days=60)
+    if found.stopped and not is_left_over:
+        moved_clock.stop_at(found.now)
+        control.set_clock(found.now, running=False)
+        return
+    state = moved_clock.run_ahead(found.ahead)
+    control.set_clock(None if state.is_real else state.now, running=True)
