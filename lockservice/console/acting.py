@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from lockservice.console.models import StaffAct
 from lockservice.console.session import Desk
-from lockservice.core import clock, tenancy
+from lockservice.core import clock, tenancy, wake
 from sagas.acts import Refused
 
 REASON_MAX = 200
@@ -49,6 +49,7 @@ def perform(desk: Desk, action: str, subject_id: str, reason: str, act: Callable
     """Runs an act, which opens its own transaction, and records it. No block may be open."""
     try:
         outcome = Outcome(value=act())
+        wake.hint("sagas.drain", "saga")
     except Refused as refused:
         outcome = Outcome(code=refused.code, detail=refused.detail)
     record(desk, action, subject_id, reason, outcome)

@@ -12,7 +12,6 @@ from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from credentials.lifecycle import LIVE, State
@@ -116,12 +115,12 @@ def night(now: datetime, zone: str) -> tuple[datetime, datetime]:
 
 
 def judge(stay: Reservation, keys: Sequence[KeyCredential], doors: dict[str, list[CredentialDoor]]) -> Verdict:
-    """Says whether a stay's guest gets in with the keys there are."""
+    """Says whether a stay's guest gets in with the keys there are: with rooms on two installations, with the worst of both."""
     live = [key for key in keys if key.state in LIVE]
     if not live:
         return _without_key(stay, keys)
-    worst = max((_judge_key(key, doors.get(key.id, [])) for key in live if key.ordinal == 0 or len(live) == 1), key=_rank, default=None)
-    return worst or _judge_key(live[0], doors.get(live[0].id, []))
+    primary = [key for key in live if key.ordinal == 0] or live[:1]
+    return max((_judge_key(key, doors.get(key.id, [])) for key in primary), key=_rank)
 
 
 def _rank(verdict: Verdict) -> int:
@@ -188,16 +187,15 @@ def _window(room: Room, arrival: Arrival | None, occupied: bool) -> Window:
 
 
 def _occupied(place: Property, now: datetime) -> set[str]:
-    keys = KeyCredential.objects.filter(
-        tenant_id=place.tenant_id, property_id=place.property_id, state=State.ACTIVE.value, valid_from__lte=now, valid_until__gt=now
-    )
+    keys = KeyCredential.objects.filter(tenant_id=place.tenant_id, property_id=place.property_id, state=State.ACTIVE.value)
+    keys = keys.filter(valid_from__lte=now, valid_until__gt=now)
     return {room for rooms in keys.values_list("rooms", flat=True) for room in rooms}
 
 
 def _keys(tenant_id: str, stays: list[str]) -> dict[str, list[KeyCredential]]:
     found: dict[str, list[KeyCredential]] = defaultdict(list)
-    rows = KeyCredential.objects.filter(tenant_id=tenant_id, reservation_id__in=stays).order_by("incarnation", "ordinal", "requested_at")
-    for key in rows:
+    rows = KeyCredential.objects.filter(tenant_id=tenant_id, reservation_id__in=stays)
+    for key in rows.order_by("incarnation", "ordinal", "requested_at"):
         found[key.reservation_id or ""].append(key)
     return found
 

@@ -15,16 +15,15 @@ from django.utils.translation import gettext, ngettext
 
 from lockservice.console.words import Word
 
-NOTHING = mark_safe('<span class="quiet" aria-hidden="true">·</span>')  # noqa: S308 - a constant
+NOTHING = mark_safe('<span class="quiet" aria-hidden="true">·</span>')
 GUEST_MASK = "●●●"
 
 
 def badge(word: Word, detail: str = "") -> SafeString:
     """Returns a word in its tone with its sign; `detail` stands behind it."""
     tail = format_html(" <span>{}</span>", detail) if detail else ""
-    return format_html(
-        '<span class="badge badge-{}"><span class="sign" aria-hidden="true">{}</span> {}{}</span>', word.tone, word.sign, word.text, tail
-    )
+    sign = format_html('<span class="sign" aria-hidden="true">{}</span>', word.sign)
+    return format_html('<span class="badge badge-{}">{} {}{}</span>', word.tone, sign, word.text, tail)
 
 
 def code(text: str, href: str = "") -> SafeString:
@@ -42,8 +41,8 @@ def short(text: str, href: str = "") -> SafeString:
         return code(text, href)
     shown = f"{text.partition('_')[0]}_…{text[-6:]}" if "_" in text else f"…{text[-8:]}"
     if href:
-        return format_html('<a class="code" dir="ltr" href="{}" title="{}">{}</a>', href, text, shown)
-    return format_html('<span class="code" dir="ltr" title="{}">{}</span>', text, shown)
+        return format_html('<a class="code short" dir="ltr" href="{}" title="{}">{}</a>', href, text, shown)
+    return format_html('<span class="code short" dir="ltr" title="{}">{}</span>', text, shown)
 
 
 def when(instant: datetime | None, zone: str) -> SafeString:

@@ -1,6 +1,6 @@
 """The forms behind a credential's buttons, one for each act, and what each calls.
 
-One rule: a form only translates; whether the act is possible is decided by `sagas.acts`. Times are typed in the property's zone.
+One rule: a form only translates; `sagas.acts` decides whether the act is possible. Times are typed in the property's zone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from lockservice.console import roles, words
 from lockservice.console.acting import ReasonForm
 from lockservice.console.session import Desk
 from lockservice.console.story import room_labels
+from lockservice.core.auth_permissions import Permission, to_revoke, to_suspend
 from sagas import acts
 from vendors.port.secrets import CardNumber
 from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
@@ -148,7 +149,11 @@ class SuspendForm(KeyForm):
     """Lets the key rest."""
 
     name = "suspend"
-    cause = forms.ChoiceField(label=_("Because"), choices=[(reason.value, text) for reason, text in SUSPEND_WORDS.items()])
+    cause = forms.ChoiceField(label=_("Because"))
+
+    def prepare(self) -> None:
+        reasons = roles.suspend_reasons(self.desk.permissions)
+        self.fields["cause"].choices = [(reason.value, SUSPEND_WORDS[reason]) for reason in reasons]  # type: ignore[attr-defined]
 
     def act(self) -> Any:
         cause = SuspendReason(self.cleaned_data["cause"])
@@ -203,7 +208,9 @@ class EncodeForm(KeyForm):
 
     name = "encode"
     card_number = forms.RegexField(
-        _CARD, label=_("Number of the card, as read at the desk"), widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr"})
+        _CARD,
+        label=_("Number of the card, as read at the desk"),
+        widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr"}),
     )
 
     def act(self) -> Any:
@@ -244,10 +251,10 @@ class RevealForm(KeyForm):
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An act, the right it asks for, and when it is offered."""
+    """An act, the rights of which one is asked for, and when it is offered."""
 
     form: type[KeyForm]
-    permission: str
+    permissions: tuple[Permission, ...]
     offered: Callable[[KeyCredential], bool]
 
 
@@ -255,16 +262,21 @@ def _allowed(action: str) -> Callable[[KeyCredential], bool]:
     return lambda key: action in allowed_actions(key.state)
 
 
+_SUSPEND = tuple(to_suspend(reason) for reason in SuspendReason)
+_REVOKE = tuple(to_revoke(reason) for reason in REVOKE_WORDS)
+
 BUTTONS: dict[str, Button] = {
-    "encode": Button(EncodeForm, roles.ENCODE, lambda key: _allowed("encode")(key) and key.waiting_for == "desk"),
-    "confirm": Button(ConfirmForm, roles.ENCODE, lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
-    "retry": Button(RetryForm, roles.RETRY, lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")),
-    "update": Button(UpdateForm, roles.UPDATE, _allowed("update")),
-    "unsuspend": Button(UnsuspendForm, roles.UNSUSPEND, _allowed("unsuspend")),
-    "suspend": Button(SuspendForm, roles.SUSPEND, _allowed("suspend")),
-    "replace": Button(ReplaceForm, roles.REPLACE, _allowed("replace")),
-    "revoke": Button(RevokeForm, roles.REVOKE, _allowed("revoke")),
-    "reveal": Button(RevealForm, roles.REVEAL_PIN, lambda key: key.kind == CredentialKind.PIN_CODE),
+    "encode": Button(EncodeForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "desk"),
+    "confirm": Button(ConfirmForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
+    "retry": Button(
+        RetryForm, (Permission.KEY_ISSUE,), lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")
+    ),
+    "update": Button(UpdateForm, (Permission.KEY_UPDATE,), _allowed("update")),
+    "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,), _allowed("unsuspend")),
+    "suspend": Button(SuspendForm, _SUSPEND, _allowed("suspend")),
+    "replace": Button(ReplaceForm, (Permission.KEY_REPLACE,), _allowed("replace")),
+    "revoke": Button(RevokeForm, _REVOKE, _allowed("revoke")),
+    "reveal": Button(RevealForm, (Permission.PIN_REVEAL,), lambda key: key.kind == CredentialKind.PIN_CODE),
 }
 """Every act, in the order of the page."""
 
@@ -275,7 +287,7 @@ def offered(desk: Desk, key: KeyCredential, bound: KeyForm | None = None) -> lis
     for name, button in BUTTONS.items():
         if bound is not None and bound.name == name:
             found.append(bound)
-        elif desk.may(button.permission) and button.offered(key):
+        elif desk.may_any(button.permissions) and button.offered(key):
             found.append(button.form(desk, key))
     return found
 

@@ -19,11 +19,11 @@ from lockservice.console.session import Desk, desk_of
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A list and a page per row. `permission` is asked for both; `detail_template` shows one row."""
+    """A list and a page per row. `permission` is asked for both; `detail_template` shows one row; `plural` heads the list."""
 
     permission = ""
     detail_template = ""
-    intro: Any = ""
+    plural: Any = ""
     actions = None
     list_per_page = 50
     list_max_show_all = 200
@@ -65,7 +65,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Shows the list; anything but reading it is refused."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        return super().changelist_view(request, {"intro": self.intro, **(extra_context or {})})
+        return super().changelist_view(request, {"plural": self.plural, **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -95,6 +95,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "opts": self.opts,
             "row": row,
             "title": str(row.pk),
+            "plural": self.plural,
             "list_url": list_url(self.model),
             **self.detail_context(desk_of(request), row),
             **extra,

@@ -1,38 +1,29 @@
-"""What each role may do in the console. Pure data.
+"""What each role may do in the console: what `core.auth_permissions` says it may do, and what only the console offers.
 
-One rule: a role's rights are listed here and asked for by name (`may`); no page compares role names.
+One rule: no page compares role names; it asks for a right (`may`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from vendors.port.types import RevokeReason
+from lockservice.core.auth_permissions import ROLES, Permission, to_revoke, to_suspend
+from vendors.port.types import RevokeReason, SuspendReason
 
-READ = "lock.key.read"
-UPDATE = "lock.key.update"
-ENCODE = "lock.key.encode"
-REPLACE = "lock.key.replace"
-RETRY = "lock.key.retry"
-SUSPEND = "lock.key.suspend"
-UNSUSPEND = "lock.key.unsuspend"
-REVOKE = "lock.key.revoke"
-REVOKE_ANY = "lock.key.revoke.security"
-REVEAL_PIN = "lock.pin.reveal"
-READ_GUEST = "lock.guest.read"
-ACKNOWLEDGE = "lock.alert.acknowledge"
-EDIT_POLICY = "lock.policy.edit"
-READ_QUEUES = "lock.queue.read"
-RETRY_SAGA = "lock.saga.retry"
-READ_LETTERS = "lock.letter.read"
-REPLAY = "lock.letter.replay"
-READ_ACTS = "lock.audit.read"
 
-DESK_REVOKE_REASONS = (RevokeReason.CHECKOUT, RevokeReason.LOST)
-"""Reasons that REVOKE alone allows; REVOKE_ANY allows all."""
+class Right(StrEnum):
+    """Rights that only the console knows."""
+
+    GUEST_READ = "lock.guest.read"
+    QUEUE_READ = "lock.queue.read"
+    SAGA_RETRY = "lock.saga.retry"
+    LETTER_READ = "lock.letter.read"
+    LETTER_REPLAY = "lock.letter.replay"
+    ACTS_READ = "lock.acts.read"
 
 
 class Role(StrEnum):
@@ -60,37 +51,34 @@ _LABELS: dict[Role, Promise] = {
     Role.PLATFORM: _("Platform staff"),
 }
 
-_DESK = frozenset({READ, UPDATE, ENCODE, REPLACE, RETRY, SUSPEND, REVOKE, REVEAL_PIN, READ_GUEST})
-_SUPERVISOR = _DESK | {REVOKE_ANY, UNSUSPEND, ACKNOWLEDGE}
-
-PERMISSIONS: dict[Role, frozenset[str]] = {
-    Role.FRONT_DESK: _DESK,
-    Role.FRONT_DESK_SUPERVISOR: _SUPERVISOR,
-    Role.GM: _SUPERVISOR | {EDIT_POLICY, READ_ACTS},
-    Role.AUDITOR: frozenset({READ_ACTS}),
-    Role.SUPPORT: frozenset(
-        {
-            READ, UPDATE, REPLACE, RETRY, SUSPEND, UNSUSPEND, REVOKE, REVOKE_ANY, ACKNOWLEDGE,
-            READ_QUEUES, RETRY_SAGA, READ_LETTERS, REPLAY, READ_ACTS,
-        }
-    ),
-    Role.PLATFORM: frozenset({READ_LETTERS, REPLAY, READ_ACTS}),
+_REPAIRS = ROLES["front_desk_supervisor"] - {
+    Permission.PIN_REVEAL, Permission.KEY_ENCODE, Permission.KEY_ISSUE_OFFLINE, Permission.KEY_BULK,
 }  # fmt: skip
+"""What support may do here beyond reading: a supervisor's acts, but no PIN and nothing that happens at a desk."""
 
-ACTION_PERMISSIONS: dict[str, str] = {
-    "update": UPDATE,
-    "suspend": SUSPEND,
-    "unsuspend": UNSUSPEND,
-    "revoke": REVOKE,
-    "replace": REPLACE,
-    "encode": ENCODE,
-    "retry": RETRY,
+_ONLY_HERE: dict[Role, frozenset[str]] = {
+    Role.FRONT_DESK: frozenset({Right.GUEST_READ}),
+    Role.FRONT_DESK_SUPERVISOR: frozenset({Right.GUEST_READ}),
+    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ}),
+    Role.AUDITOR: frozenset({Right.ACTS_READ}),
+    Role.SUPPORT: _REPAIRS | {Right.QUEUE_READ, Right.SAGA_RETRY, Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ},
+    Role.PLATFORM: frozenset({Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ}),
 }
-"""The right each action of `credentials.lifecycle.ACTIONS` asks for."""
 
 
-def revoke_reasons(permissions: frozenset[str]) -> tuple[RevokeReason, ...]:
-    """Returns the reasons a person may give for a revoke, in a stable order; `replaced` is the service's own."""
-    if REVOKE_ANY in permissions:
-        return tuple(reason for reason in RevokeReason if reason is not RevokeReason.REPLACED)
-    return DESK_REVOKE_REASONS if REVOKE in permissions else ()
+def permissions_of(role: Role) -> frozenset[str]:
+    """Returns every right of a role in the console."""
+    return frozenset(ROLES.get(role.value, frozenset())) | _ONLY_HERE[role]
+
+
+def revoke_reasons(permissions: Iterable[str]) -> tuple[RevokeReason, ...]:
+    """Returns the reasons a person may give for a revoke, in a stable order; `replaced` is given by replacing."""
+    held = frozenset(permissions)
+    return tuple(reason for reason in RevokeReason if to_revoke(reason) in held and reason is not RevokeReason.REPLACED)
+
+
+def suspend_reasons(permissions: Iterable[str]) -> tuple[SuspendReason, ...]:
+    """Returns the reasons a person may give for a suspension, `manual` first."""
+    held = frozenset(permissions)
+    reasons = [reason for reason in SuspendReason if to_suspend(reason) in held]
+    return tuple(sorted(reasons, key=lambda reason: reason is not SuspendReason.MANUAL))

@@ -5,6 +5,7 @@ One rule: the tenant comes from a membership row read again for every request; t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from django.db import connection
 from django.http import HttpRequest
 
 from lockservice.console.models import StaffTenant, TenantVisit
-from lockservice.console.roles import PERMISSIONS, Role
+from lockservice.console.roles import Role, permissions_of
 from lockservice.core import tenancy
 from lockservice.core.places import Property, Tenant
 from sagas.acts import Actor
@@ -37,6 +38,10 @@ class Desk:
     def may(self, permission: str) -> bool:
         """Says whether the person has the right in this tenant."""
         return permission in self.permissions
+
+    def may_any(self, permissions: Iterable[str]) -> bool:
+        """Says whether the person has one of the rights."""
+        return not self.permissions.isdisjoint(permissions)
 
     @property
     def actor(self) -> Actor:
@@ -103,7 +108,7 @@ def enter(request: HttpRequest) -> Desk | None:
         role=Role(row.role),
         actor_id=row.actor_id,
         login=request.user.get_username(),
-        permissions=PERMISSIONS[Role(row.role)],
+        permissions=permissions_of(Role(row.role)),
         zones={place.property_id: place.time_zone for place in places},
         houses={place.property_id: place.name for place in places},
     )

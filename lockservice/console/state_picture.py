@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import hypot
 
 from credentials.lifecycle import MOVES, State
 from lockservice.console.words import STATES, Word
@@ -22,8 +21,8 @@ _PLACES: dict[State, tuple[int, int]] = {
     State.FAILED: (167, 104),
     State.SUSPENDED: (549, 104),
 }
-_APART = 7.0
-"""Pixels between the two arrows of a move and its way back."""
+_APART = 9.0
+"""Pixels from the middle for each of the two arrows of a move and its way back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +89,19 @@ def _node(place: State, state: str, seen: set[str], mirrored: bool) -> Node:
     )
 
 
-def _arrow(
-    source: State, target: State, pairs: set[tuple[State, State]], made: set[tuple[str, str]], mirrored: bool
-) -> Arrow:
+def _arrow(source: State, target: State, pairs: set[tuple[State, State]], made: set[tuple[str, str]], mirrored: bool) -> Arrow:
     (ax, ay), (bx, by) = _at(source, mirrored), _at(target, mirrored)
     dx, dy = float(bx - ax), float(by - ay)
-    length = hypot(dx, dy)
-    shift = _APART if (target, source) in pairs else 0.0
-    ox, oy = -dy / length * shift, dx / length * shift
-    cut = min(
-        (NODE_WIDTH / 2 + 4) / abs(dx) if dx else 1.0,
-        (NODE_HEIGHT / 2 + 4) / abs(dy) if dy else 1.0,
-    )
+    across = (NODE_WIDTH / 2 + 4) / abs(dx) if dx else 1.0
+    along = (NODE_HEIGHT / 2 + 4) / abs(dy) if dy else 1.0
+    cut = min(across, along)
+    shift = (
+        (_APART if dy > 0 else -_APART) if (target, source) in pairs else 0.0
+    )  # sideways, so that both ends stay at a border
     return Arrow(
-        round(ax + dx * cut + ox, 1),
-        round(ay + dy * cut + oy, 1),
-        round(bx - dx * cut + ox, 1),
-        round(by - dy * cut + oy, 1),
+        round(ax + dx * cut + shift, 1),
+        round(ay + dy * cut, 1),
+        round(bx - dx * cut + shift, 1),
+        round(by - dy * cut, 1),
         (source.value, target.value) in made,
     )

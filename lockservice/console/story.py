@@ -11,6 +11,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from credentials.models import Artifact, CredentialDoor, KeyCredential, Transition
 from credentials.targets import next_verb, wanted
@@ -33,6 +34,7 @@ class DoorLine:
     word: words.Word
     propagation: words.Word
     verb: str
+    error: str
     is_open: bool
 
 
@@ -106,14 +108,32 @@ def actor_names(tenant_id: str) -> dict[str, str]:
     return {row.actor_id: row.user.get_username() for row in rows}
 
 
+def warnings_of(key: KeyCredential) -> list[dict[str, str]]:
+    """Returns the credential's warnings as code and detail."""
+    return [
+        {"code": str(item.get("code", "")), "detail": str(item.get("detail", ""))}
+        if isinstance(item, dict)
+        else {"code": str(item), "detail": ""}
+        for item in key.warnings
+    ]
+
+
+def plain_code(code: str, reason: str = "") -> str:
+    """Returns an error's code without its prefix, and its reason."""
+    return " ".join(filter(None, (code.rpartition(".")[2], reason)))
+
+
 def _door_line(key: KeyCredential, door: CredentialDoor, device: LockDevice | None, rooms: dict[str, str]) -> DoorLine:
     verb = next_verb(key, door)
     holds = door.state == "present" and not door.verb
     table = words.word(words.DOORS, door.state)
+    failed = bool(door.error_code) and not holds
     if door.final:
         table = words.Word(_("refused for good"), words.BAD)
     elif door.verb:
         table = words.Word(_("answer outstanding"), words.WARN)
+    elif failed and door.state == "none":
+        table = words.Word(ngettext("tried %(n)s time", "tried %(n)s times", door.attempts) % {"n": door.attempts}, words.BAD)
     return DoorLine(
         door=door,
         label=device.label if device else door.device_id,
@@ -122,6 +142,7 @@ def _door_line(key: KeyCredential, door: CredentialDoor, device: LockDevice | No
         word=table,
         propagation=words.word(words.PROPAGATION, door.propagation),
         verb=str(verb or ""),
+        error=plain_code(door.error_code, door.error_reason),
         is_open=holds and wanted(key, door) == "present",
     )
 
@@ -157,7 +178,7 @@ def step_line(row: SagaStep, devices: dict[str, str]) -> StoryLine:
         kind="step",
         title=_("asked the vendor: %(verb)s") % {"verb": row.verb},
         word=words.word(words.OUTCOMES, row.outcome),
-        reason=" ".join(filter(None, (row.error_code, row.error_reason))),
+        reason=plain_code(row.error_code, row.error_reason),
         detail=row.detail,
         saga_url=page_url(Saga, row.saga_id),
         doors=[devices.get(door, door) for door in row.doors if isinstance(door, str)],

@@ -47,6 +47,11 @@ PROPAGATION = {
     "propagating": Word(_("on its way to the door"), BUSY),
     "unknown": Word(_("not known"), WARN),
 }
+PROPAGATION_SHORT = {
+    "confirmed": Word(_("confirmed"), GOOD),
+    "propagating": Word(_("on its way"), BUSY),
+    "unknown": Word(_("not known"), WARN),
+}
 DOORS = {
     "none": Word(_("nothing sent yet"), CALM),
     "present": Word(_("holds the key"), GOOD),
@@ -72,7 +77,7 @@ OUTCOMES = {
     "done": Word(_("done"), GOOD),
     "deferred": Word(_("accepted, answer later"), BUSY),
     "unknown": Word(_("answer lost"), WARN),
-    "failed": Word(_("refused"), BAD),
+    "failed": Word(pgettext_lazy("step", "failed"), BAD),
     "partial": Word(_("some doors only"), WARN),
 }
 SEVERITIES = {

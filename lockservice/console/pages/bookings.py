@@ -13,10 +13,12 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential, Reservation
 from credentials.reservations import holder_of
-from lockservice.console import cells, roles, story, words
+from lockservice.console import cells, story, words
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
+from lockservice.console.roles import Right
 from lockservice.console.session import Desk
+from lockservice.core.auth_permissions import Permission
 from sagas.models import Saga
 
 
@@ -32,7 +34,8 @@ class BookingFilter(ChoiceFilter):
 class ReservationAdmin(ReadOnlyAdmin):
     """Stays of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.STAY_READ
+    plural = _("Stays")
     detail_template = "console/stay.html"
     list_display = ("stay", "guest_cell", "status_cell", "rooms_cell", "from_cell", "until_cell", "keys_cell", "house_cell")
     list_display_links = None
@@ -87,10 +90,12 @@ class ReservationAdmin(ReadOnlyAdmin):
 
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """The stay with its keys and sagas."""
-        keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by("-requested_at")
+        keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by(
+            "-requested_at"
+        )
         sagas = Saga.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by("-position")[:50]
         labels = story.room_labels(row.tenant_id, list(row.rooms))
-        may_read = desk.may(roles.READ_GUEST)
+        may_read = desk.may(Right.GUEST_READ)
         holder = holder_of(row) if may_read else None
         return {
             "title": row.reservation_id,
@@ -113,6 +118,6 @@ def guest_name(desk: Desk, row: Reservation) -> str:
     """Returns the guest's name, or its mask."""
     if row.guest_sealed is None:
         return cells.NOTHING
-    if not desk.may(roles.READ_GUEST):
+    if not desk.may(Right.GUEST_READ):
         return cells.guest("x", shown=False)
     return cells.guest(holder_of(row).display_name, shown=True)

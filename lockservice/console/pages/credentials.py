@@ -18,13 +18,14 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.lifecycle import State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
-from lockservice.console import cells, key_forms, roles, state_picture, story, words
+from lockservice.console import cells, key_forms, state_picture, story, words
 from lockservice.console.acting import Outcome, perform
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
 from lockservice.console.session import Desk, desk_of
 from lockservice.console.site import opens_own_blocks
 from lockservice.core import tenancy
+from lockservice.core.auth_permissions import Permission
 from vendors.port.secrets import Pin
 from vendors.port.types import CredentialKind
 
@@ -72,18 +73,27 @@ class OpenWorkFilter(ChoiceFilter):
 class CredentialAdmin(ReadOnlyAdmin):
     """Keys of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.KEY_READ
+    plural = _("Keys")
     detail_template = "console/credential.html"
-    list_display = ("key", "state_cell", "kind_cell", "rooms_cell", "doors_cell", "propagation_cell", "from_cell", "until_cell", "stay_cell")
+    list_display = (
+        "key",
+        "state_cell",
+        "kind_cell",
+        "rooms_cell",
+        "doors_cell",
+        "propagation_cell",
+        "from_cell",
+        "until_cell",
+        "stay_cell",
+    )
     list_display_links = None
     list_filter = (StateFilter, WaitingFilter, OpenWorkFilter, KindFilter, PropertyFilter)
     search_fields = ("=id", "=reservation_id", "=holder_id", "reservation_id__istartswith", "holder_id__istartswith")
     search_help_text = _("Key, stay or holder, from its first characters; or a room's number")
-    ordering = ("-requested_at", "id")
+    ordering = ("-id",)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> tuple[QuerySet[Any], bool]:
         """Finds by ids, and by a room's number."""
         found, repeats = super().get_search_results(request, queryset, search_term)
         term = search_term.strip()
@@ -95,7 +105,9 @@ class CredentialAdmin(ReadOnlyAdmin):
 
     def prepare(self, desk: Desk, rows: list[Any]) -> None:
         """Counts doors and names rooms of the page's keys."""
-        doors = CredentialDoor.objects.filter(tenant_id=desk.tenant_id, credential_id__in=[row.id for row in rows], dropped=False)
+        doors = CredentialDoor.objects.filter(
+            tenant_id=desk.tenant_id, credential_id__in=[row.id for row in rows], dropped=False
+        )
         tally: dict[str, Counter[str]] = defaultdict(Counter)
         for key_id, state, verb in doors.values_list("credential_id", "state", "verb"):
             tally[key_id]["all"] += 1
@@ -133,7 +145,7 @@ class CredentialAdmin(ReadOnlyAdmin):
     def propagation_cell(self, row: Any) -> str:
         if row.state in (State.REQUESTED, State.PENDING):
             return cells.NOTHING
-        return cells.badge(words.word(words.PROPAGATION, row.propagation))
+        return cells.badge(words.word(words.PROPAGATION_SHORT, row.propagation))
 
     @admin.display(description=_("opens from"), ordering="valid_from")
     def from_cell(self, row: Any) -> str:
@@ -167,7 +179,7 @@ class CredentialAdmin(ReadOnlyAdmin):
             raise Http404
         with tenancy.tenant(desk.tenant_id):
             row = self.row(request, object_id)
-            if not desk.may(button.permission):
+            if not desk.may_any(button.permissions):
                 raise PermissionDenied
             form = button.form(desk, row, request.POST)
             if not form.is_valid():
@@ -196,11 +208,14 @@ class CredentialAdmin(ReadOnlyAdmin):
             "meant": meant,
             "must_update": row.kind in ("rfid_card", "nfc_tag")
             and any(line.door.carried_version < row.desired_version for line in lines if line.is_open),
+            "warnings": story.warnings_of(row),
             "artifact": story.artifact_of(row),
-            "sagas": [(saga, words.word(words.SAGAS, saga.status), page_url(type(saga), saga.pk)) for saga in story.sagas_of(row)],
+            "sagas": [
+                (saga, words.word(words.SAGAS, saga.status), page_url(type(saga), saga.pk)) for saga in story.sagas_of(row)
+            ],
             "story": story.story(row),
             "picture": state_picture.draw(row.state, story.moves_made(row), mirrored=get_language_bidi()),
-            "stay_url": page_url(Reservation, stay.pk) if stay and desk.may(roles.READ) else "",
+            "stay_url": page_url(Reservation, stay.pk) if stay and desk.may(Permission.KEY_READ) else "",
             "replaces_url": page_url(KeyCredential, row.replaces) if row.replaces else "",
             "replaced_by_url": page_url(KeyCredential, row.replaced_by) if row.replaced_by else "",
         }
@@ -237,4 +252,3 @@ class CredentialAdmin(ReadOnlyAdmin):
 
 
 _PERSIAN = str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")
-

@@ -13,10 +13,11 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.models import CredentialDoor, KeyCredential
 from devices.models import CallCount, LockDevice, VendorInstallation
-from lockservice.console import cells, roles, story, words
+from lockservice.console import cells, story, words
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, list_url, page_url
 from lockservice.console.session import Desk
+from lockservice.core.auth_permissions import Permission
 
 LOW_BATTERY_PERCENT = 20
 SKEW_SHOWN_MS = 60_000
@@ -34,7 +35,12 @@ class HealthFilter(ChoiceFilter):
 
     title = _("health")
     parameter_name = "health"
-    options = [("offline", _("not reached")), ("battery", _("battery low")), ("clock", _("clock off")), ("retired", _("not in use"))]
+    options = [
+        ("offline", _("not reached")),
+        ("battery", _("battery low")),
+        ("clock", _("clock off")),
+        ("retired", _("not in use")),
+    ]
 
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "battery":
@@ -48,9 +54,20 @@ class HealthFilter(ChoiceFilter):
 class DeviceAdmin(ReadOnlyAdmin):
     """Locks of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.DEVICE_READ
+    plural = _("Locks")
     detail_template = "console/device.html"
-    list_display = ("lock", "rooms_cell", "health_cell", "battery_cell", "skew_cell", "can_cell", "gateway_cell", "seen_cell", "system_cell")
+    list_display = (
+        "lock",
+        "rooms_cell",
+        "health_cell",
+        "battery_cell",
+        "skew_cell",
+        "can_cell",
+        "gateway_cell",
+        "seen_cell",
+        "system_cell",
+    )
     list_display_links = None
     list_filter = (HealthFilter, PropertyFilter)
     search_fields = ("=id", "label__icontains", "=external_id")
@@ -102,7 +119,9 @@ class DeviceAdmin(ReadOnlyAdmin):
 
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """The lock's health, abilities, and the keys it is known to hold."""
-        doors = CredentialDoor.objects.filter(tenant_id=row.tenant_id, device_id=row.id).exclude(state__in=["none", "absent"], verb="")
+        doors = CredentialDoor.objects.filter(tenant_id=row.tenant_id, device_id=row.id).exclude(
+            state__in=["none", "absent"], verb=""
+        )
         ids = list(doors.values_list("credential_id", flat=True)[:200])
         keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, id__in=ids).order_by("-valid_from")
         labels = story.room_labels(row.tenant_id, list(row.rooms))
@@ -127,7 +146,8 @@ class DeviceAdmin(ReadOnlyAdmin):
 class InstallationAdmin(ReadOnlyAdmin):
     """Lock systems of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.DEVICE_READ
+    plural = _("Lock systems")
     detail_template = "console/installation.html"
     list_display = ("system", "vendor_cell", "house_cell", "environment", "use_cell", "locks_cell")
     list_display_links = None

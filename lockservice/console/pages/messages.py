@@ -14,13 +14,15 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential
-from lockservice.console import cells, masking, roles, story, words
+from lockservice.console import cells, masking, story, words
 from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
+from lockservice.console.roles import Right
 from lockservice.console.session import Desk, desk_of
 from lockservice.console.site import opens_own_blocks
 from lockservice.core import clock
+from lockservice.core.auth_permissions import Permission
 from sagas import acts
 from sagas.models import DeadLetter, InboxMessage, OutboxEvent
 
@@ -50,7 +52,8 @@ class OutboxFilter(ChoiceFilter):
 class OutboxAdmin(ReadOnlyAdmin):
     """Events of the tenant."""
 
-    permission = roles.READ_QUEUES
+    permission = Right.QUEUE_READ
+    plural = _("Outbox")
     detail_template = "console/event.html"
     list_display = ("event", "subject_cell", "key_cell", "sequence", "state_cell", "age_cell", "created_cell", "attempts")
     list_display_links = None
@@ -62,7 +65,7 @@ class OutboxAdmin(ReadOnlyAdmin):
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Who may read keys may read one event of a key; the list is for those who look after queues."""
         desk = desk_of(request)
-        return desk.may(self.permission) or (obj is not None and desk.may(roles.READ))
+        return desk.may(self.permission) or (obj is not None and desk.may(Permission.KEY_READ))
 
     def row(self, request: HttpRequest, object_id: str) -> Any:
         """Looks the event up first, since the right to see it depends on it."""
@@ -107,7 +110,7 @@ class OutboxAdmin(ReadOnlyAdmin):
         return {
             "zone": desk.zone,
             "state": event_state(row),
-            "body": masking.readable(row.body, with_guest=desk.may(roles.READ_GUEST)),
+            "body": masking.readable(row.body, with_guest=desk.may(Right.GUEST_READ)),
             "key_url": page_url(KeyCredential, row.ordering_key) if row.ordering_key.startswith("key_") else "",
         }
 
@@ -124,7 +127,8 @@ class InboxOutcomeFilter(ChoiceFilter):
 class InboxAdmin(ReadOnlyAdmin):
     """Messages taken by the tenant."""
 
-    permission = roles.READ_QUEUES
+    permission = Right.QUEUE_READ
+    plural = _("Inbox")
     detail_template = "console/inbox.html"
     list_display = ("message", "subject_cell", "outcome_cell", "received_cell", "detail")
     list_display_links = None
@@ -174,7 +178,8 @@ class LetterFilter(ChoiceFilter):
 class DeadLetterAdmin(ReadOnlyAdmin):
     """Messages that could not be handled. Those of no tenant are seen by platform staff, in the tenant that stands for none."""
 
-    permission = roles.READ_LETTERS
+    permission = Right.LETTER_READ
+    plural = _("Dead letters")
     detail_template = "console/dead_letter.html"
     list_display = ("letter", "code_cell", "detail_cell", "topic_cell", "size_cell", "count", "last_cell", "replayed_cell")
     list_display_links = None
@@ -219,25 +224,27 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     def replay_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Handles the message again and says what came of it."""
         return press(
-            self, request, object_id, permission=roles.REPLAY, action="replay",
+            self, request, object_id, permission=Right.LETTER_REPLAY, action="replay",
             act=lambda desk: acts.replay_dead_letter(desk.tenant_id, int(object_id), desk.actor),
             done=lambda outcome: REPLAYED.get(outcome, outcome),
         )  # fmt: skip
 
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """The letter, masked, and the button."""
-        can = row.replayed_at is None and desk.may(roles.REPLAY)
+        can = row.replayed_at is None and desk.may(Right.LETTER_REPLAY)
         names = story.actor_names(row.tenant_id)
         return {
             "title": _("Dead letter %(id)s") % {"id": row.pk},
             "zone": desk.zone,
             "detail": masking.readable_line(row.detail),
             "size": size(len(row.body)),
-            "body": masking.readable(row.body, with_guest=desk.may(roles.READ_GUEST)),
+            "body": masking.readable(row.body, with_guest=desk.may(Right.GUEST_READ)),
             "replayed_by": names.get(row.replayed_by, row.replayed_by),
             "press_url": reverse("admin:sagas_deadletter_replay", args=[row.pk]) if can else "",
             "press_title": _("Handle it again"),
-            "acts": story.StaffAct.objects.filter(tenant_id=row.tenant_id, action="replay", subject_id=str(row.pk)).order_by("-at"),
+            "acts": story.StaffAct.objects.filter(tenant_id=row.tenant_id, action="replay", subject_id=str(row.pk)).order_by(
+                "-at"
+            ),
         }
 
 

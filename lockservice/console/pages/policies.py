@@ -20,10 +20,11 @@ from credentials import house
 from credentials.models import KeyPolicyRow
 from credentials.policy import KeyKindPolicy
 from devices.models import VendorInstallation
-from lockservice.console import roles, story, words
+from lockservice.console import story, words
 from lockservice.console.acting import Outcome, ReasonForm, record
 from lockservice.console.read_only import ReadOnlyAdmin, list_url, page_url
 from lockservice.console.session import Desk, desk_of
+from lockservice.core.auth_permissions import Permission
 from lockservice.core.places import Property
 from vendors.port.types import Area, CredentialKind
 
@@ -116,7 +117,7 @@ def changes(before: KeyKindPolicy, after: KeyKindPolicy) -> str:
 class PolicyAdmin(ReadOnlyAdmin):
     """One policy for each house; the address names the house, since a house without a row has the default."""
 
-    permission = roles.READ
+    permission = Permission.KEY_READ
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Lists the houses with what their policy says."""
@@ -135,7 +136,9 @@ class PolicyAdmin(ReadOnlyAdmin):
                 "policy": _policy(rows.get(property_id)),
                 "kinds": [words.KINDS[kind].text for kind in _policy(rows.get(property_id)).kinds],
                 "row": rows.get(property_id),
-                "changed_by": names.get(rows[property_id].changed_by, rows[property_id].changed_by) if property_id in rows else "",
+                "changed_by": names.get(rows[property_id].changed_by, rows[property_id].changed_by)
+                if property_id in rows
+                else "",
             }
             for property_id, name in desk.houses.items()
         ]
@@ -154,7 +157,7 @@ class PolicyAdmin(ReadOnlyAdmin):
             raise Http404
         if request.method not in ("GET", "HEAD", "POST"):
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        if request.method == "POST" and not desk.may(roles.EDIT_POLICY):
+        if request.method == "POST" and not desk.may(Permission.POLICY_EDIT):
             raise PermissionDenied
         row = KeyPolicyRow.objects.filter(tenant_id=desk.tenant_id, property_id=object_id).first()
         before = _policy(row)
@@ -177,8 +180,10 @@ class PolicyAdmin(ReadOnlyAdmin):
         messages.success(request, _("Saved: %(changes)s") % {"changes": changed})
         return HttpResponseRedirect(list_url(KeyPolicyRow))
 
-    def _form(self, request: HttpRequest, desk: Desk, place: Property, row: KeyPolicyRow | None, form: PolicyForm) -> HttpResponse:
-        if not desk.may(roles.EDIT_POLICY):
+    def _form(
+        self, request: HttpRequest, desk: Desk, place: Property, row: KeyPolicyRow | None, form: PolicyForm
+    ) -> HttpResponse:
+        if not desk.may(Permission.POLICY_EDIT):
             for field in form.fields.values():
                 field.disabled = True
         names = story.actor_names(desk.tenant_id)
@@ -187,11 +192,12 @@ class PolicyAdmin(ReadOnlyAdmin):
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": place.name,
+            "plural": _("Key policies"),
             "list_url": list_url(KeyPolicyRow),
             "form": form,
             "kind_fields": [form[rank] for rank in _RANKS],
             "other_fields": [form[name] for name in form.fields if name not in {*_RANKS, "reason"}],
-            "can_edit": desk.may(roles.EDIT_POLICY),
+            "can_edit": desk.may(Permission.POLICY_EDIT),
             "row": row,
             "zone": desk.zone_of(place.property_id),
             "changed_by": names.get(row.changed_by, row.changed_by) if row else "",

@@ -11,12 +11,13 @@ from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential
-from lockservice.console import cells, roles, words
+from lockservice.console import cells, words
 from lockservice.console.filters import ChoiceFilter
 from lockservice.console.models import StaffAct, TenantVisit
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
-from lockservice.console.roles import Role
+from lockservice.console.roles import Right, Role
 from lockservice.console.session import Desk
+from lockservice.core.auth_permissions import Permission
 
 
 class RoleFilter(ChoiceFilter):
@@ -36,7 +37,8 @@ def role_word(value: str) -> Any:
 class ActAdmin(ReadOnlyAdmin):
     """Acts of the tenant's people and of support."""
 
-    permission = roles.READ_ACTS
+    permission = Right.ACTS_READ
+    plural = _("Acts")
     detail_template = "console/act.html"
     list_display = ("at_cell", "login", "role_cell", "action_cell", "subject_cell", "reason", "outcome_cell")
     list_display_links = None
@@ -58,7 +60,7 @@ class ActAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("on"))
     def subject_cell(self, row: Any) -> str:
-        shows = row.subject_id.startswith("key_") and row.desk.may(roles.READ)
+        shows = row.subject_id.startswith("key_") and row.desk.may(Permission.KEY_READ)
         return cells.short(row.subject_id, page_url(KeyCredential, row.subject_id) if shows else "")
 
     @admin.display(description=_("outcome"), ordering="outcome")
@@ -75,7 +77,8 @@ class ActAdmin(ReadOnlyAdmin):
 class VisitAdmin(ReadOnlyAdmin):
     """Who entered the tenant in the console."""
 
-    permission = roles.READ_ACTS
+    permission = Right.ACTS_READ
+    plural = _("Visits")
     detail_template = "console/visit.html"
     list_display = ("at_cell", "login", "role_cell")
     list_display_links = None

@@ -15,13 +15,15 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential, Reservation
 from devices.models import LockDevice
-from lockservice.console import cells, roles, story, words
+from lockservice.console import cells, story, words
 from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
+from lockservice.console.roles import Right
 from lockservice.console.session import Desk
 from lockservice.console.site import opens_own_blocks
 from lockservice.core import clock
+from lockservice.core.auth_permissions import Permission
 from sagas import acts
 from sagas.models import Alert, Saga, SagaStatus, SagaStep
 
@@ -54,12 +56,30 @@ class StatusFilter(ChoiceFilter):
 class SagaAdmin(ReadOnlyAdmin):
     """Sagas of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.KEY_READ
+    plural = _("Sagas")
     detail_template = "console/saga.html"
-    list_display = ("saga", "flow_cell", "status_cell", "age_cell", "attempts", "error_cell", "next_cell", "key_cell", "priority_cell")
+    list_display = (
+        "saga",
+        "flow_cell",
+        "status_cell",
+        "age_cell",
+        "attempts",
+        "error_cell",
+        "next_cell",
+        "key_cell",
+        "priority_cell",
+    )
     list_display_links = None
     list_filter = (StatusFilter, "flow")
-    search_fields = ("=id", "=credential_id", "=reservation_id", "=correlation_id", "credential_id__istartswith", "reservation_id__istartswith")
+    search_fields = (
+        "=id",
+        "=credential_id",
+        "=reservation_id",
+        "=correlation_id",
+        "credential_id__istartswith",
+        "reservation_id__istartswith",
+    )
     search_help_text = _("Saga, key or stay, from its first characters")
     ordering = ("-position",)
 
@@ -87,7 +107,7 @@ class SagaAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("last error"), ordering="error_code")
     def error_cell(self, row: Any) -> str:
-        return cells.code(row.error_code)
+        return cells.code(story.plain_code(row.error_code))
 
     @admin.display(description=_("next try"), ordering="due_at")
     def next_cell(self, row: Any) -> str:
@@ -111,7 +131,7 @@ class SagaAdmin(ReadOnlyAdmin):
     def retry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Makes the saga due now."""
         return press(
-            self, request, object_id, permission=roles.RETRY_SAGA, action="retry_saga",
+            self, request, object_id, permission=Right.SAGA_RETRY, action="retry_saga",
             act=lambda desk: acts.retry_saga(desk.tenant_id, object_id), done=lambda _value: _("The saga is due now."),
         )  # fmt: skip
 
@@ -128,7 +148,7 @@ class SagaAdmin(ReadOnlyAdmin):
             "key_url": page_url(KeyCredential, row.credential_id) if row.credential_id else "",
             "stay_url": page_url(Reservation, stay.pk) if stay else "",
             "age": cells.age((row.finished_at or clock.now()) - row.created_at),
-            "press_url": reverse("admin:sagas_saga_retry", args=[row.id]) if waits and desk.may(roles.RETRY_SAGA) else "",
+            "press_url": reverse("admin:sagas_saga_retry", args=[row.id]) if waits and desk.may(Right.SAGA_RETRY) else "",
             "press_title": _("Try again now"),
             "acts": story.StaffAct.objects.filter(tenant_id=row.tenant_id, subject_id=row.id).order_by("-at")[:50],
         }
@@ -157,7 +177,8 @@ class SeenFilter(ChoiceFilter):
 class AlertAdmin(ReadOnlyAdmin):
     """Alerts of the tenant."""
 
-    permission = roles.READ
+    permission = Permission.KEY_READ
+    plural = _("Alerts")
     detail_template = "console/alert.html"
     list_display = ("alert", "severity_cell", "code_cell", "detail", "key_cell", "raised_cell", "seen_cell")
     list_display_links = None
@@ -198,7 +219,7 @@ class AlertAdmin(ReadOnlyAdmin):
     def acknowledge_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Notes that somebody has seen it."""
         return press(
-            self, request, object_id, permission=roles.ACKNOWLEDGE, action="acknowledge",
+            self, request, object_id, permission=Permission.ALERT_ACKNOWLEDGE, action="acknowledge",
             act=lambda desk: acts.acknowledge_alert(desk.tenant_id, object_id, desk.actor),
             done=lambda _value: _("Noted: you have seen this alert."),
         )  # fmt: skip
@@ -206,7 +227,7 @@ class AlertAdmin(ReadOnlyAdmin):
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """What to do about it, and the button."""
         names = story.actor_names(row.tenant_id)
-        can = row.acknowledged_at is None and desk.may(roles.ACKNOWLEDGE)
+        can = row.acknowledged_at is None and desk.may(Permission.ALERT_ACKNOWLEDGE)
         return {
             "zone": desk.zone_of(row.property_id),
             "severity": words.word(words.SEVERITIES, row.severity),

@@ -15,11 +15,13 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential
-from lockservice.console import arrivals, cells, roles, session, words
+from lockservice.console import arrivals, cells, session, words
 from lockservice.console.pages.bookings import guest_name
 from lockservice.console.read_only import list_url
+from lockservice.console.roles import Right
 from lockservice.console.session import Desk, desk_of
 from lockservice.core import clock
+from lockservice.core.auth_permissions import Permission
 from lockservice.core.heartbeat import Heartbeat
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 
@@ -52,7 +54,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
     desk = desk_of(request)
     now = clock.now()
     real_now = session.real_now()
-    houses = arrivals.tonight(desk, now) if desk.may(roles.READ) else []
+    houses = arrivals.tonight(desk, now) if desk.may(Permission.KEY_READ) else []
     for house in houses:
         for arrival in house.arrivals:
             arrival.guest = guest_name(desk, arrival.stay)
@@ -61,23 +63,25 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "clock_moved": abs((now - real_now).total_seconds()) > 60,
         "cards": _cards(desk, now),
         "houses": houses,
-        "alerts": list(Alert.objects.filter(tenant_id=desk.tenant_id, acknowledged_at__isnull=True).order_by("severity", "-raised_at")[:5])
-        if desk.may(roles.READ)
+        "alerts": list(
+            Alert.objects.filter(tenant_id=desk.tenant_id, acknowledged_at__isnull=True).order_by("severity", "-raised_at")[:5]
+        )
+        if desk.may(Permission.KEY_READ)
         else [],
-        "processes": _processes(real_now) if desk.may(roles.READ_QUEUES) else [],
+        "processes": _processes(real_now) if desk.may(Right.QUEUE_READ) else [],
     }
 
 
 def _cards(desk: Desk, now: datetime) -> list[Card]:
     found: list[Card] = []
-    if desk.may(roles.READ):
+    if desk.may(Permission.KEY_READ):
         found += _key_cards(desk)
-    if desk.may(roles.READ_QUEUES):
+    if desk.may(Right.QUEUE_READ):
         found.append(_outbox_card(desk, now))
-    if desk.may(roles.READ_LETTERS):
+    if desk.may(Right.LETTER_READ):
         letters = DeadLetter.objects.filter(tenant_id=desk.tenant_id, replayed_at__isnull=True).count()
         found.append(Card(_("Dead letters"), letters, _bad(letters), list_url(DeadLetter, "replayed=0")))
-    if desk.may(roles.READ):
+    if desk.may(Permission.KEY_READ):
         alerts = Alert.objects.filter(tenant_id=desk.tenant_id, severity="critical", acknowledged_at__isnull=True).count()
         found.append(Card(_("Critical alerts"), alerts, _bad(alerts), list_url(Alert, "severity=critical&seen=0")))
     return found
@@ -98,7 +102,13 @@ def _key_cards(desk: Desk) -> list[Card]:
         Card(_("Wait for the desk"), numbers["desk"], _warn(numbers["desk"]), list_url(KeyCredential, "waiting=desk")),
         Card(_("Wait for a room"), numbers["room"], _warn(numbers["room"]), list_url(KeyCredential, "waiting=room")),
         Card(_("Wait for papers"), numbers["papers"], _warn(numbers["papers"]), list_url(KeyCredential, "waiting=id")),
-        Card(_("Doors still open"), numbers["open"], _warn(numbers["open"]), list_url(KeyCredential, "open=1"), _("keys whose doors differ")),
+        Card(
+            _("Doors still open"),
+            numbers["open"],
+            _warn(numbers["open"]),
+            list_url(KeyCredential, "open=1"),
+            _("keys whose doors differ"),
+        ),
         Card(_("Dead sagas"), dead, _bad(dead), list_url(Saga, "status=dead")),
     ]
 

@@ -5,8 +5,6 @@ One rule: only what `cells` makes; a template decides nothing.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from django import template
 from django.conf import settings
 from django.utils.safestring import SafeString
@@ -23,16 +21,10 @@ register.simple_tag(cells.short, name="short")
 register.filter("chips", cells.chips)
 
 
-@register.simple_tag
-def clock_time(instant: datetime, zone: str) -> SafeString:
-    """Returns an instant with its zone, for headings."""
-    return cells.when(instant, zone)
-
-
-@register.simple_tag
-def state_badge(state: str) -> SafeString:
-    """Returns a credential's state as a badge."""
-    return cells.badge(words.word(words.STATES, state))
+@register.filter
+def code_only(code: str) -> str:
+    """Returns an error's code without its prefix."""
+    return code.rpartition(".")[2]
 
 
 @register.simple_tag
