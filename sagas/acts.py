@@ -64,7 +64,7 @@ class IssueCommand:
     rooms: tuple[str, ...]
     window: Window
     holder_id: str
-    reservation_id: str | None = None
+    reservation_id: str
     preferred_kinds: tuple[CredentialKind, ...] = ()
     areas: tuple[str, ...] | None = None
     floors: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> A
             id_verified=True,
             grace_included=True,
         )
-        key = _begin(batch, place, request, _cause(actor, command.reservation_id or ""))
+        key = _begin(batch, place, request, _cause(actor, command.reservation_id))
         batch.flush()
         return _act(key)
 
@@ -399,8 +399,6 @@ def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
 
 
 def _stay(tenant_id: str, command: IssueCommand, installation: str, now: datetime) -> tuple[KeyBatch, int, int]:
-    if command.reservation_id is None:
-        return KeyBatch(tenant_id, now), 1, 0
     row = locks.lock_reservation(tenant_id, command.reservation_id)
     batch = KeyBatch.load_stays(tenant_id, [command.reservation_id], now)
     incarnation = row.incarnation if row else 1

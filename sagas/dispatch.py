@@ -16,6 +16,7 @@ from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
 from lockservice.core import clock
+from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
 from sagas.events import registry
 from sagas.events.envelope import Envelope
@@ -105,6 +106,8 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
         args = {"holderId": event.user_id, "trigger": "user.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.user_id, "mass-revoke-iam"), args, cause, now)
     if isinstance(event, PropertyDeactivated):
+        Property.objects.filter(tenant_id=event.tenant_id, property_id=event.property_id).update(active=False)
+        houses.forget()
         args = {"propertyId": event.property_id, "trigger": "property.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.property_id, "mass-revoke-property"), args, cause, now)
     if isinstance(event, ConfigUpdated):

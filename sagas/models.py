@@ -143,6 +143,7 @@ class OutboxEvent(models.Model):
                 name="outbox_unpublished",
             ),
             models.Index(fields=["tenant_id", "created_at"], name="outbox_by_age"),
+            models.Index(fields=["tenant_id", "ordering_key"], condition=models.Q(blocked=True), name="outbox_blocked"),
         ]
 
 

@@ -67,7 +67,9 @@ class Publisher:
     def round(self) -> int:
         """Publishes up to BATCH rows of each shard held; returns how many rows."""
         self._hold()
-        rows = self._read()
+        rows = [
+            row for row in self._read() if _is_own(row) or self._block(row, "CROSS_TENANT", "its envelope names another tenant")
+        ]
         if not rows:
             return 0
         try:
@@ -98,7 +100,8 @@ class Publisher:
             cursor.execute(
                 "SELECT o.id, o.topic, o.ordering_key, o.sequence, o.body, o.tenant_id, o.subject"
                 " FROM unnest(%s::smallint[]) AS held(shard), LATERAL (SELECT * FROM sagas_outboxevent e"
-                " WHERE e.shard = held.shard AND e.published_at IS NULL AND NOT e.blocked"
+                " WHERE e.shard = held.shard AND e.published_at IS NULL AND NOT EXISTS (SELECT 1 FROM sagas_outboxevent b"
+                " WHERE b.tenant_id = e.tenant_id AND b.ordering_key = e.ordering_key AND b.blocked)"
                 " ORDER BY e.ordering_key, e.sequence LIMIT %s) o",
                 [list(self._shards), BATCH],
             )
@@ -134,12 +137,16 @@ class Publisher:
     def _count_refusal(self, row: tuple[Any, ...], reason: str) -> None:
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute("UPDATE sagas_outboxevent SET attempts = attempts + 1 WHERE id = %s RETURNING attempts", [row[0]])
-            if cursor.fetchone()[0] < TRIES:
-                return
-            cursor.execute(
-                "UPDATE sagas_outboxevent SET blocked = true WHERE ordering_key = %s AND published_at IS NULL", [row[2]]
-            )
-            bury(row[5], "outbox", row[1], bytes(row[4]), "BUS_REFUSED", reason, key=row[2], event_id=row[0], subject=row[6])
+            spent = cursor.fetchone()[0] >= TRIES
+        if spent:
+            self._block(row, "BUS_REFUSED", reason)
+
+    def _block(self, row: tuple[Any, ...], code: str, reason: str) -> bool:
+        """Holds a row back, and with it all later events of its key, until its dead letter is replayed; always False."""
+        with tenancy.queues(), connection.cursor() as cursor:
+            cursor.execute("UPDATE sagas_outboxevent SET blocked = true WHERE id = %s", [row[0]])
+            bury(row[5], "outbox", row[1], bytes(row[4]), code, reason, key=row[2], event_id=row[0], subject=row[6])
+        return False
 
     def _release(self) -> None:
         try:
@@ -158,6 +165,11 @@ def ensure_shards() -> None:
             " ON CONFLICT DO NOTHING",
             [SHARDS - 1],
         )
+
+
+def _is_own(row: tuple[Any, ...]) -> bool:
+    """Says whether the envelope names the tenant of its row; checked here once more, since what leaves cannot be called back."""
+    return b'"tenantId":"' + row[5].encode() + b'"' in bytes(row[4])
 
 
 def _message(row: tuple[Any, ...]) -> BusMessage:

@@ -133,7 +133,7 @@ def _issue_if_missing(
     moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED and not key.replaced_by]
     if len(moved_away) < len(ours):
         return  # a person or a failure ended this key: a booking event does not bring it back
-    if place.policy.widen(window).valid_until <= batch.now:
+    if not place.active or place.policy.widen(window).valid_until <= batch.now:
         return
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
     if moved_away:

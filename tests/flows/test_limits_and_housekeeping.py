@@ -138,3 +138,55 @@ def test_the_vendor_is_called_only_so_long_before_arrival(database: str, locks: 
     fire_timers(hotel)
     settle(hotel)
     assert [key.state for key in keys(hotel)] == ["active"]
+
+
+def test_a_revoke_that_never_succeeds_ends_with_the_window(database: str, locks: MockLocks, settle: Settle) -> None:
+    from django.db import connection
+
+    hotel = make_hotel(locks, "fail=revoke&error=KEY_REVOKE_FAILED", shared={})
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    hotel.tell("booking.cancelled", hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(hotel, now=True, rounds=9)
+    (key,) = keys(hotel)
+    assert (key.state, key.open_work) == ("revoked", True)  # far more than five calls: it is never given up inside the window
+    assert len([call for call in locks.calls(hotel.doors["101"]) if call["verb"] == "revoke"]) >= 9
+    with tenant(hotel.tenant_id), connection.cursor() as cursor:
+        moved = "SET valid_from = now() - interval '3 days', valid_until = now() - interval '1 second'"
+        cursor.execute(f"UPDATE credentials_keycredential {moved} WHERE id = %s", [key.id])
+        cursor.execute(
+            "UPDATE credentials_credentialdoor SET carried_until = now() - interval '1 second' WHERE credential_id = %s",
+            [key.id],
+        )
+    settle(hotel, now=True)
+    (key,) = keys(hotel)
+    assert (key.open_work, key.propagation) == (False, "unknown")
+    assert events(hotel, key)[-1] == "vendor.error"
+    assert all(status == "done" for _, status in sagas(hotel))
+
+
+def test_a_deactivated_property_gives_no_new_keys(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:
+    hotel.tell("melmastoon.tenant.property.deactivated.v1", {"propertyId": hotel.property_id})
+    assert hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"])) == "applied"
+    settle(hotel)
+    assert keys(hotel) == []
+
+
+def test_a_deactivated_user_loses_her_keys_every_time(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:
+    from datetime import UTC, datetime
+
+    from sagas import acts
+    from vendors.port.types import Window
+
+    now = datetime.now(UTC)
+    for number in range(2):
+        window = Window(now - timedelta(hours=1), now + timedelta(days=1))
+        command = acts.IssueCommand(hotel.property_id, (hotel.rooms["101"],), window, "usr_leaver", f"rsv_{number}")
+        acts.issue(hotel.tenant_id, command, acts.Actor("usr_gm"), f"give-{number}")
+        settle(hotel)
+        assert keys(hotel)[number].state == "active"
+        assert hotel.tell("melmastoon.iam.user.deactivated.v1", {"userId": "usr_leaver"}) == "applied"
+        settle(hotel)
+        settle(hotel)
+        assert [key.state for key in keys(hotel)] == ["revoked"] * (number + 1)
