@@ -168,7 +168,7 @@ def ensure_shards() -> None:
 
 
 def _is_own(row: tuple[Any, ...]) -> bool:
-    """Says whether the envelope names the tenant of its row; checked here once more, since what leaves cannot be called back."""
+    """Says whether the envelope names the tenant of its row; checked once more, since what leaves cannot be called back."""
     return b'"tenantId":"' + row[5].encode() + b'"' in bytes(row[4])
 
 

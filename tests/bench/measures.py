@@ -256,9 +256,9 @@ def fill_outbox(rows: int) -> str:
         cursor.execute(
             "INSERT INTO sagas_outboxevent (id, tenant_id, subject, topic, ordering_key, sequence, shard, body, created_at,"
             " attempts, blocked) SELECT 'evt_' || %s || n, %s, 'melmastoon.lock.credential.issued.v1', 'bench.relay',"
-            " 'key_' || (n / 4), n %% 4 + 1, (n / 4) %% %s, convert_to('{"tenantId":"' || %s || '"' || repeat('x', 860), 'UTF8'), clock_timestamp(), 0, false"
+            " 'key_' || (n / 4), n %% 4 + 1, (n / 4) %% %s, convert_to(%s || repeat('x', 860), 'UTF8'), clock_timestamp(), 0, false"
             " FROM generate_series(0, %s) n",
-            [tenant_id, tenant_id, SHARDS, tenant_id, rows - 1],
+            [tenant_id, tenant_id, SHARDS, f'"tenantId":"{tenant_id}"', rows - 1],
         )
     return tenant_id
 
