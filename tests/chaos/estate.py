@@ -145,7 +145,9 @@ class Estate:
     def terminate_backends(self) -> int:
         """Ends every session of the service's logins, as an administrator would; returns how many."""
         with psycopg.connect(postgres.endpoint(self.local).superuser_dsn(), autocommit=True) as admin:
-            rows = admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'lock\\_%'").fetchall()
+            rows = admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'lock\\_%'"
+            ).fetchall()
             return len(rows)
 
     def remove(self) -> None:

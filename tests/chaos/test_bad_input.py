@@ -124,7 +124,9 @@ def test_what_is_wrong_is_kept_with_its_reason_and_stops_nobody(wrong: str, hote
     make, code = BAD[wrong]
     body = make(hotel)
     neighbours = [new_id("rsv"), new_id("rsv")]
-    first, last = (hotel.event(CONFIRMED, hotel.booking(stay, 1, [room])) for stay, room in zip(neighbours, ("102", "103"), strict=True))
+    first, last = (
+        hotel.event(CONFIRMED, hotel.booking(stay, 1, [room])) for stay, room in zip(neighbours, ("102", "103"), strict=True)
+    )
     _consume(bus, first, body, last)
     (letter,) = _letters(body)
     assert (letter.code, letter.source, letter.topic, letter.count) == (code, "inbox", TOPIC, 1)
@@ -188,4 +190,7 @@ def test_a_letter_of_an_unknown_tenant_is_handled_once_she_is_known(hotel: Hotel
         Tenant.objects.create(tenant_id=stranger, name="Newcomers")
         Property.objects.create(tenant_id=stranger, property_id=hotel.property_id, name="House", time_zone="Asia/Kabul")
     assert acts.replay_dead_letter(UNATTRIBUTED, letter.id, ACTOR) == "buried"
-    assert [row.code for row in _letters(body)] == ["UNKNOWN_TENANT", "UNKNOWN_PROPERTY"]  # now it is hers, and names what lacks
+    assert [row.code for row in _letters(body)] == [
+        "UNKNOWN_TENANT",
+        "UNKNOWN_PROPERTY",
+    ]  # now it is hers, and names what lacks

@@ -94,7 +94,9 @@ def _end(hotel: Hotel, stay: str) -> dict[str, Any]:
     with tenant(hotel.tenant_id):
         row = Reservation.objects.get(tenant_id=hotel.tenant_id, reservation_id=stay)
         rooms = {room: label for label, room in hotel.rooms.items()}
-        states = sorted(KeyCredential.objects.filter(tenant_id=hotel.tenant_id, reservation_id=stay).values_list("state", flat=True))
+        states = sorted(
+            KeyCredential.objects.filter(tenant_id=hotel.tenant_id, reservation_id=stay).values_list("state", flat=True)
+        )
     return {
         "status": row.status,
         "version": row.version,

@@ -17,7 +17,6 @@ from tests.support.hotel import full_subject
 from tests.support.sweep_stage import Stage
 from vendors.port.types import RevokeReason, SuspendReason
 
-STAY = "rsv_stay"
 ACTOR = acts.Actor("usr_desk")
 
 
@@ -41,8 +40,13 @@ class Flow:
     """Where a key lies at the end."""
 
 
-def _booking(stage: Stage, version: int, *rooms: str, stay: str = STAY, days: int = 3, **extra: Any) -> dict[str, Any]:
-    return stage.hotel.booking(stay, version, rooms, end=stage.hotel.opened_at + timedelta(days=days), **extra)
+def _stay(stage: Stage, label: str = "") -> str:
+    """The booking of this hotel, and of no other: vendors remember idempotency keys."""
+    return f"rsv_{label}{stage.hotel.tenant_id.removeprefix('tnt_')}"
+
+
+def _booking(stage: Stage, version: int, *rooms: str, label: str = "", days: int = 3, **extra: Any) -> dict[str, Any]:
+    return stage.hotel.booking(_stay(stage, label), version, rooms, end=stage.hotel.opened_at + timedelta(days=days), **extra)
 
 
 def _confirm(stage: Stage, *rooms: str) -> None:
@@ -78,7 +82,7 @@ def _unsuspend(stage: Stage) -> None:
     _issued(stage)
     acts.suspend(stage.hotel.tenant_id, stage.keys()[0].id, SuspendReason.OVERDUE_PAYMENT, ACTOR, "act-suspend")
     stage.settle()
-    captured = {"reservationId": STAY, "paymentStatus": "captured", "capturedAt": stage.hotel.opened_at.isoformat()}
+    captured = {"reservationId": _stay(stage), "paymentStatus": "captured", "capturedAt": stage.hotel.opened_at.isoformat()}
     stage.tell("melmastoon.payment.captured.v1", captured)
 
 
@@ -97,7 +101,7 @@ def _reinstated(stage: Stage) -> None:
 
 def _three_stays(stage: Stage) -> None:
     for label in ("101", "102", "103"):
-        stage.tell("booking.confirmed", _booking(stage, 1, label, stay=f"rsv_{label}"))
+        stage.tell("booking.confirmed", _booking(stage, 1, label, label=label))
     stage.settle()
     stage.tell("melmastoon.tenant.property.deactivated.v1", {"propertyId": stage.hotel.property_id})
 

@@ -1,0 +1,102 @@
+"""A hotel on the TTLock simulator: account, gateways and locks of its own, and the questions a test asks there.
+
+Rule: what opens is asked at the simulated lock; how often the vendor was called is counted by the simulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import subprocess
+import sys
+from typing import Any
+
+import urllib3
+
+from tests.support.checkers import TtlockDoors
+from tests.support.hotel import Hotel, build_hotel
+
+CAPABILITIES = {"mobile_key": True, "card_encoding": True, "pin": True, "remote_revoke": True, "remote_issue": True}
+TIMEOUT_S = 1.0
+"""Of a call through a gateway, and of one the cloud answers itself; 65 and 20 s in life."""
+
+
+class TtlockCloud:
+    """The simulator as a process of its own, shared by the tests of a session."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "vendors.ttlock.simulator"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        ready = json.loads(self._process.stdout.readline())
+        self.url, self._control = ready["url"], ready["control"]
+        self._http = urllib3.PoolManager()
+        self.ask("/latency", {"gatewayMs": 0})
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        method = method or ("GET" if body is None else "POST")
+        answer = self._http.request(method, self._control + path, json=body)
+        assert answer.status == 200, answer.data
+        return answer.json()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._http.clear()
+
+
+class TtlockHotel:
+    """Rooms 101 and 201, each floor with a gateway of its own, and one account."""
+
+    def __init__(self, cloud: TtlockCloud, **options: Any) -> None:
+        self.cloud = cloud
+        tail = secrets.token_hex(4)
+        self.client_id = f"app{tail}"
+        account = {
+            "clientId": self.client_id, "clientSecret": secrets.token_hex(8), "username": f"owner{tail}@example.org",
+            "password": secrets.token_hex(8),
+        }  # fmt: skip
+        gateways = cloud.ask("/seed", {"account": account, "gateways": [{"name": "floor 1"}, {"name": "floor 2"}]})["gateways"]
+        self.gateways = [row["gatewayId"] for row in gateways]
+        wanted = [{"alias": label, "gatewayId": gateway} for label, gateway in zip(("101", "201"), self.gateways, strict=True)]
+        rows = cloud.ask("/seed", {"account": account, "locks": wanted})["locks"]
+        self.locks = {row["alias"]: row["lockId"] for row in rows}
+        self.hotel: Hotel = build_hotel(
+            vendor="ttlock",
+            settings={
+                "base_url": cloud.url, "client_id": self.client_id, "timeout_s": TIMEOUT_S, "cloud_timeout_s": TIMEOUT_S
+            },
+            secrets={
+                "client_secret": account["clientSecret"],
+                "username": account["username"],
+                "password_md5": hashlib.md5(account["password"].encode(), usedforsecurity=False).hexdigest(),
+            },
+            rooms={label: str(lock) for label, lock in self.locks.items()},
+            gateways={str(row["lockId"]): str(row["gatewayId"]) for row in rows},
+            capabilities=CAPABILITIES,
+            calls_per_minute=6000,
+            **options,
+        )  # fmt: skip
+        self.doors = TtlockDoors(lambda path, body: cloud.ask(path, body), self.client_id)
+
+    def fault(self, **rule: Any) -> None:
+        self.cloud.ask("/faults", {"clientId": self.client_id, **rule})
+
+    def heal(self) -> None:
+        self.cloud.ask(f"/faults?clientId={self.client_id}", method="DELETE")
+
+    def gateway_online(self, online: bool, number: int = 0) -> None:
+        self.cloud.ask("/gateway", {"gatewayId": self.gateways[number], "online": online})
+
+    def calls(self, *paths: str) -> int:
+        """How many requests reached the vendor, tokens apart."""
+        rows = self.cloud.ask(f"/calls?clientId={self.client_id}&limit=10000")["calls"]
+        return len([row for row in rows if "oauth" not in row["path"] and (not paths or row["path"].endswith(paths))])
+
+    def done(self, path: str) -> int:
+        """How many calls of a path were carried out, whatever the answer."""
+        rows = self.cloud.ask(f"/calls?clientId={self.client_id}&limit=10000")["calls"]
+        return len([row for row in rows if row["path"].endswith(path) and row["applied"]])
