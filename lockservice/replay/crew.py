@@ -5,6 +5,7 @@ One rule: what was started here ends here, whole groups of it, also when this pr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from django.conf import settings
 from django.db import connection
@@ -69,7 +71,7 @@ class Crew:
         """The names of the children."""
         return [child.name for child in self._children]
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Self:
         try:
             self._ensure_servers()
             self._ensure_simulator()
@@ -149,15 +151,12 @@ class Crew:
         while any(running.poll() is None for running in alive) and time.monotonic() < deadline:
             time.sleep(0.02)
         for child in self._children:
-            try:
+            with contextlib.suppress(ProcessLookupError):  # the whole group may have ended by itself
                 os.killpg(child.running.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # the whole group has ended by itself
             child.running.wait()
         self._children.clear()
         if self._has_started_servers:
             connection.close()
-            connection.close_pool()
             servers.stop(self._local)
             self._has_started_servers = False
 

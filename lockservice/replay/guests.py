@@ -19,17 +19,21 @@ class MadeUpGuest:
 
 
 _LATIN = (
-    ("Ana Clara Leonor Ingrid Maarten Julia Oskar Petra Tomas Wren".split(), "Alder Brook Castell Duarte Eklund Falk Grove Hale Moreau Winter".split(), "en"),
-)  # fmt: skip
-_ARABIC = (
-    ("زهرا مریم فرید نادیه جاوید سمیرا یوسف لیلا هارون شیرین".split(), "احمدی نوری رحیمی صدیقی عزیزی کریمی حیدری سلطانی یوسفی امینی".split(), "prs"),
-    ("زرغونه توریالی وږمه بریالی پلوشه خوشال".split(), "ځدراڼ ستانکزی وردګ اڅکزی پوپل شینواری".split(), "ps"),
-)  # fmt: skip
-_CYRILLIC = (
-    ("Фирӯза Далер Мадина Рустам Нигора Сиёвуш".split(), "Раҳимова Каримзода Назаров Шарифӣ Холов Юсуфзода".split(), "tg"),
-    ("Анна Борис Вера Галина Игорь Ольга".split(), "Иволга Ветрова Северный Лесная Озеров Полянская".split(), "ru"),
-)  # fmt: skip
-_PEOPLES = (*_LATIN, *_ARABIC, *_CYRILLIC, *_LATIN)
+    "Ana Clara Leonor Ingrid Maarten Julia Oskar Petra Tomas Wren",
+    "Alder Brook Castell Duarte Eklund Falk Grove Hale Moreau Winter",
+    "en",
+)
+_DARI = (
+    "زهرا مریم فرید نادیه جاوید سمیرا یوسف لیلا هارون شیرین",
+    "احمدی نوری رحیمی صدیقی عزیزی کریمی حیدری سلطانی یوسفی امینی",
+    "prs",
+)
+_PASHTO = ("زرغونه توریالی وږمه بریالی پلوشه خوشال", "ځدراڼ ستانکزی وردګ اڅکزی پوپل شینواری", "ps")
+_TAJIK = ("Фирӯза Далер Мадина Рустам Нигора Сиёвуш", "Раҳимова Каримзода Назаров Шарифӣ Холов Юсуфзода", "tg")
+_RUSSIAN = ("Анна Борис Вера Галина Игорь Ольга", "Иволга Ветрова Северный Лесная Озеров Полянская", "ru")
+_PEOPLES = tuple(
+    (given.split(), family.split(), locale) for given, family, locale in (_LATIN, _DARI, _PASHTO, _TAJIK, _RUSSIAN)
+)
 
 
 def guest_of(digest: str, guest_id: str) -> MadeUpGuest:

@@ -1,6 +1,6 @@
 """Plays a file of bookings from beginning to end, and says at the end whether everything agrees.
 
-One rule: it may be interrupted anywhere and run again: every id follows from the file, so what was told before is not told twice.
+One rule: it may be interrupted anywhere and run again: ids follow from the file, so what was told before is not told twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOOKS = 25
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to play. `speed` is hotel seconds a real second; None is as fast as it goes. `place` None: where the settings say."""
+    """What to play. `speed`: hotel seconds a real second, None as fast as it goes. `place`: None where the settings say."""
 
     bookings: Sequence[Booking]
     vendor: str

@@ -91,20 +91,20 @@ class Report:
 
     def lines(self) -> list[str]:
         """Returns it for a person."""
-        kept = self.after.events
-        told = ", ".join(f"{kept.get(name, 0)} {name}" for name in TOLD)
+        told = ", ".join(f"{self.after.events.get(name, 0)} {name}" for name in TOLD)
         abandoned = self.after.failure_codes.get("ABANDONED", 0)
-        return [
-            f"{self.property_name} on {self.vendor}",
-            f"  {self.bookings_count} bookings told in {self.told_count} events and {self.steps_count} steps, {self.seconds:.1f} s",
-            f"  keys: {told} ({abandoned} of these were called off before they existed)",
-            f"  vendor: {self.new_calls_count} requests in this run; events: {self.new_events_count} new, {self.after.events_count} in all",
-            f"  ledger against {self.doors_count} doors: {self.comparisons_count} looks, {self.keys_compared_count} keys equal,"
-            f" {self.differences_count} differences",
-            f"  bus: {self.events_seen_count} events seen, each by its schema and in its place, {self.events_repeated_count} repeated",
-            *(f"  DISAGREES {fault}" for fault in self.faults),
-            f"  {'everything agrees' if not self.faults else f'{len(self.faults)} faults'}",
-        ]
+        parts = {
+            "bookings": f"{self.bookings_count}, in {self.told_count} events and {self.steps_count} steps, {self.seconds:.1f} s",
+            "keys": f"{told} ({abandoned} of these were called off before they existed)",
+            "vendor": f"{self.new_calls_count} requests in this run",
+            "events": f"{self.new_events_count} new, {self.after.events_count} in all; {self.events_seen_count} seen on the bus, "
+            f"checked by schema and place, {self.events_repeated_count} repeated",
+            "ledger against doors": f"{self.doors_count} doors, {self.comparisons_count} looks, "
+            f"{self.keys_compared_count} keys equal, {self.differences_count} differences",
+        }
+        verdict = "NOT everything agrees:" if self.faults else "everything agrees"
+        facts = [f"  {name}: {text}" for name, text in parts.items()]
+        return [f"{self.property_name} on {self.vendor}", *facts, f"  {verdict}", *(f"    {fault}" for fault in self.faults)]
 
 
 def count(tenant_id: str) -> Counts:

@@ -176,6 +176,17 @@ class RedisStreamsBus:
         for topic in topics:
             self._answer(self._make_group, self._stream(topic), group)
 
+    def unsubscribe(self, topics: Sequence[str], group: str) -> None:
+        """Ends a group that will not come back; what waited for it alone may go. Beyond the protocol: elsewhere groups are
+        provisioned, not ended by their consumers.
+
+        Raises ``BusUnavailable`` (retriable).
+        """
+        self._attend()
+        for topic in topics:
+            self._answer(self._redis.xgroup_destroy, self._stream(topic), group)
+            self._answer(self._redis.delete, f"{self._stream(topic)}:shelf:{group}")
+
     def depth(self, topic: str, group: str) -> int:
         self._attend()
         stream = self._stream(topic)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.module_loading import import_string
 
 from devices import simulated
-from lockservice.demo import places, seeding
+from lockservice.demo import people, places, seeding
 from vendors.port.simulated import SimulatorRefused, SimulatorUnreachable
-
-USERS = "lockservice.console.demo"
 
 
 class Command(BaseCommand):
@@ -29,5 +25,4 @@ class Command(BaseCommand):
             seeding.follow_clock()
         except (SimulatorUnreachable, SimulatorRefused) as error:
             raise CommandError(str(error)) from error
-        if find_spec(USERS) is not None:
-            import_string(f"{USERS}.ensure_users")(places.TENANT_ID)
+        people.ensure_people()
