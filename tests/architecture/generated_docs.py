@@ -1,0 +1,154 @@
+"""The parts of the documents that are made from code: diagram, tables of events, errors and vendors.
+
+One rule: a table stands between its two markers and is never edited by hand; `python -m tests.architecture.generated_docs` writes
+all of them anew, and a test holds them in step.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+from credentials.lifecycle import MOVES, TERMINAL, State
+from lockservice.core.http_problems import PROBLEMS
+from sagas.events import registry
+from sagas.events.event_spec import Direction, EventSpec
+from sagas.events.subjects import Subject
+from vendors import registry as vendors
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+EVENTS_PAGE = ROOT / "docs" / "events.md"
+PREFIX = "melmastoon."
+BLOCK = re.compile(r"<!-- made from code: (?P<name>[a-z-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
+
+EMITTED = frozenset(
+    {
+        *(f"melmastoon.lock.credential.{move.event}.v1" for move in MOVES),
+        Subject.CREDENTIAL_REQUESTED,
+        Subject.CREDENTIAL_UPDATED,
+        Subject.VENDOR_ERROR,
+    }
+)
+"""What this release produces; the other subjects have their schema and their topic, and nothing that sends them yet."""
+
+EFFECTS: dict[str, str] = {
+    Subject.BOOKING_CONFIRMED: "issues a key for each installation the rooms are on; confirmed again after a cancellation: a new key",
+    Subject.BOOKING_DATES_CHANGED: "changes window and rooms of the live keys; a room on another installation gets a key there",
+    Subject.BOOKING_CANCELLED: "revokes (`cancellation`); a key still on its way is abandoned and its doors are proven empty",
+    Subject.BOOKING_CHECKED_OUT: "revokes (`checkout`)",
+    Subject.BOOKING_EARLY_CHECKOUT: "revokes (`checkout`)",
+    Subject.BOOKING_NO_SHOW: "after the policy's delay reads the booking again and suspends (`no_show`)",
+    Subject.BOOKING_FRAUD_FLAGGED: "suspends (`fraud_review`)",
+    Subject.PAYMENT_CAPTURED: "resumes a key suspended for `overdue_payment`",
+    Subject.USER_DEACTIVATED: "revokes every key the user holds (`security`)",
+    Subject.PROPERTY_DEACTIVATED: "revokes every key of the property (`security`)",
+    Subject.CONFIG_UPDATED: "drops cached policies and installations; moves no key",
+}
+"""What a consumed event does to keys. Every other consumed event is written to the inbox and ignored in this release."""
+
+
+def lifecycle() -> str:
+    """Draws the table of moves as a Mermaid state diagram."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.REQUESTED}"]
+    for move in MOVES:
+        lines += [f"    {source} --> {move.target}: {move.name}" for source in State if source in move.sources]
+    lines += [f"    {state} --> [*]" for state in State if state in TERMINAL]
+    return "\n".join([*lines, "```"])
+
+
+def consumed_events() -> str:
+    """Lists the events that do something, with what they do."""
+    rows = [(f"`{_short(subject)}`", effect) for subject, effect in EFFECTS.items()]
+    return _table(("event", "effect on keys"), rows)
+
+
+def api_errors() -> str:
+    """Lists the error codes by status; those that may succeed when tried again are in bold."""
+    kinds = sorted(PROBLEMS.items(), key=lambda item: item[1].status)
+    rows = []
+    for status, group in groupby(kinds, key=lambda item: item[1].status):
+        codes = [f"**`{code}`**" if kind.retriable else f"`{code}`" for code, kind in group]
+        rows.append((str(status), " ".join(codes)))
+    return _table(("status", "`code`, after `MELMASTOON.LOCK.`"), rows)
+
+
+def shipped_vendors() -> str:
+    """Lists the vendors with a folder of their own."""
+    rows = []
+    for code, manifest in sorted(vendors.manifests().items()):
+        kinds = " ".join(f"`{kind}`" + (" (desk)" if kind in manifest.desk_kinds else "") for kind in manifest.kinds)
+        folder = code.replace("-", "_")
+        how = "one call at a time per gateway" if manifest.lane == "gateway" else f"{manifest.lane_width} calls at once"
+        rows.append((f"`{code}`", manifest.display_name, kinds, how, f"[vendors/{folder}](vendors/{folder}/README.md)"))
+    return _table(("code", "vendor", "kinds of key", "pace", "facts"), rows)
+
+
+def all_events() -> str:
+    """Lists every registered subject."""
+    parts = []
+    for direction in Direction:
+        specs = registry.REGISTRY.of_direction(direction)
+        parts.append(f"## {direction.value.capitalize()}\n\n" + _table(_EVENT_HEAD, [_event_row(spec) for spec in specs]))
+    return "\n\n".join(parts)
+
+
+_EVENT_HEAD = ("subject, after `melmastoon.`", "in this release", "kept", "ordered by", "schema")
+
+BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
+    README: {
+        "lifecycle": lifecycle,
+        "consumed-events": consumed_events,
+        "api-errors": api_errors,
+        "shipped-vendors": shipped_vendors,
+    },
+    EVENTS_PAGE: {"all-events": all_events},
+}
+
+
+def expected(page: Path, text: str) -> str:
+    """Returns the page with every block as the code has it. Raises KeyError for a block nobody makes."""
+    makers = BLOCKS[page]
+    return BLOCK.sub(
+        lambda found: f"<!-- made from code: {found['name']} -->\n{makers[found['name']]()}\n<!-- end -->", text
+    )
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names of the blocks in a page, in order."""
+    return [found["name"] for found in BLOCK.finditer(text)]
+
+
+def _event_row(spec: EventSpec) -> tuple[str, ...]:
+    kept = f"{spec.retention.class_name}, {spec.retention.days} days" + (", to be anchored" if spec.retention.is_anchored else "")
+    link = f"[{spec.schema_file}](../sagas/events/schemas/{spec.schema_file})"
+    return (f"`{_short(spec.subject)}`", _role(spec), kept, spec.ordering.label.replace("_", " "), link)
+
+
+def _role(spec: EventSpec) -> str:
+    if spec.direction is Direction.CONSUMED:
+        return "acted upon" if spec.subject in EFFECTS else "taken and ignored"
+    return "sent" if spec.subject in EMITTED else "schema only"
+
+
+def _short(subject: str) -> str:
+    return str(subject).removeprefix(PREFIX)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def main() -> None:
+    """Writes all blocks anew."""
+    for page in BLOCKS:
+        page.write_text(expected(page, page.read_text(encoding="utf-8")), encoding="utf-8")
+        sys.stdout.write(f"{page.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()
