@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from django.db import connection
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -292,9 +293,17 @@ def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
 def _stay(caller: Principal, reservation_id: str) -> Reservation | None:
     """The stay's projection; None when no booking event has told of it."""
     row = Reservation.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id).first()
-    if row is not None and not caller.reaches(row.property_id):
+    if row is None:
+        _queue_up(caller.tenant_id, reservation_id)
+    elif not caller.reaches(row.property_id):
         raise Problem("NOT_FOUND", "no such reservation")
     return row
+
+
+def _queue_up(tenant_id: str, reservation_id: str) -> None:
+    """Lets keys of a stay that has no row to lock be issued one after the other; held to the end of the transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"stay\x1f{tenant_id}\x1f{reservation_id}"])
 
 
 def _window(tenant_id: str, property_id: str, form: dict[str, Any], stay: Reservation | None) -> Window:

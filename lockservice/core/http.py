@@ -112,6 +112,8 @@ def _detail(error: Exception) -> str:
 
 
 def _step(path: str, name: object) -> str:
+    if isinstance(name, int):
+        return f"{path}[{name}]"
     return f"{path}.{name}" if path else str(name)
 
 

@@ -5,6 +5,8 @@ The one rule: nobody is believed until a mode names the keys, the issuer and the
 
 from __future__ import annotations
 
+import os
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["lockservice.core.auth.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
@@ -45,10 +47,10 @@ API_ISSUER = ""
 API_AUDIENCE = ""
 
 # Push deliveries of Pub/Sub: the audience set at the subscription and the account that signs. Empty: not served.
-PUBSUB_PUSH_AUDIENCE = ""
-PUBSUB_PUSH_ACCOUNT = ""
-PUBSUB_PUSH_JWKS = "https://www.googleapis.com/oauth2/v3/certs"
-PUBSUB_PUSH_ISSUERS = ["https://accounts.google.com", "accounts.google.com"]
+PUBSUB_PUSH_AUDIENCE = os.environ.get("LOCK_PUBSUB_PUSH_AUDIENCE", "")
+PUBSUB_PUSH_ACCOUNT = os.environ.get("LOCK_PUBSUB_PUSH_ACCOUNT", "")
+PUBSUB_PUSH_JWKS = os.environ.get("LOCK_PUBSUB_PUSH_JWKS", "https://www.googleapis.com/oauth2/v3/certs")
+PUBSUB_PUSH_ISSUERS = os.environ.get("LOCK_PUBSUB_PUSH_ISSUERS", "https://accounts.google.com,accounts.google.com").split(",")
 
 # The demo's addresses are served, and this installation signs tokens itself.
 EMBEDDED = False

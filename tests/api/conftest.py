@@ -152,7 +152,10 @@ def nothing_happens(hotel: Hotel, locks: MockLocks) -> Iterator[None]:
 def footprint(hotel: Hotel, locks: MockLocks) -> dict[str, int]:
     """Counts everything that an act may leave behind."""
     with tenant(hotel.tenant_id):
-        counts = {model.__name__: model.objects.filter(tenant_id=hotel.tenant_id).count() for model in (KeyCredential, Saga, OutboxEvent)}
+        counts = {
+            model.__name__: model.objects.filter(tenant_id=hotel.tenant_id).count()
+            for model in (KeyCredential, Saga, OutboxEvent)
+        }
     return counts | {"calls": len(locks.calls(*hotel.doors.values()))}
 
 

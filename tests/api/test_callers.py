@@ -286,7 +286,8 @@ def test_a_stay_of_another_property_cannot_lend_its_name_to_a_key(hotel: Hotel, 
     stay, elsewhere = new_id("rsv"), new_id("ppt")
     with tenant(hotel.tenant_id):
         Property.objects.create(tenant_id=hotel.tenant_id, property_id=elsewhere, name="Elsewhere", time_zone="Asia/Kabul")
-    hotel.tell("booking.confirmed", hotel.booking(stay, 1, []) | {"propertyId": elsewhere})
+    sister = make_hotel(locks, into=Hotel(hotel.tenant_id, elsewhere, ""))
+    assert sister.tell("booking.confirmed", sister.booking(stay, 1, ["101"])) == "applied"
     here = caller(web, hotel.tenant_id, "front_desk", properties=(hotel.property_id,))
     assert problem(here.post(KEYS, issue_body(hotel, reservationId=stay))) == (404, "NOT_FOUND")
     both = caller(web, hotel.tenant_id, "front_desk")

@@ -16,13 +16,23 @@ from vendors.port.ids import new_id
 def test_an_issued_key_is_accepted_first_and_opens_once_worked(hotel: Hotel, desk: Caller, locks: MockLocks) -> None:
     answer = desk.post("/lock/v1/credentials", issue_body(hotel, "101", "102"))
     body = answer.json()
-    assert (answer.status_code, body["status"], body["flow"], body["credential"]["state"]) == (202, "running", "issue", "requested")
+    assert (answer.status_code, body["status"], body["flow"], body["credential"]["state"]) == (
+        202,
+        "running",
+        "issue",
+        "requested",
+    )
     assert answer.headers["Location"] == f"/lock/v1/operations/{body['id']}"
     assert body["credential"]["doorsConfirmed"] == "0 of 3"
     work(hotel)
     operation = desk.get(answer.headers["Location"]).json()
     key = operation["credential"]
-    assert (operation["status"], key["state"], key["propagation"], key["doorsConfirmed"]) == ("succeeded", "active", "confirmed", "3 of 3")
+    assert (operation["status"], key["state"], key["propagation"], key["doorsConfirmed"]) == (
+        "succeeded",
+        "active",
+        "confirmed",
+        "3 of 3",
+    )
     assert {door["label"] for door in key["doors"]} == {"101", "102", "lobby"}
     assert key["allowedActions"] == ["update", "suspend", "revoke", "replace", "retry"]
     assert len(locks.keys_at(hotel.doors["101"])) == 1
@@ -93,7 +103,11 @@ def test_suspend_rests_the_key_and_unsuspend_opens_it_again(hotel: Hotel, boss: 
         pin = boss.post("/lock/v1/credentials", issue_body(hotel), headers={"Prefer": "wait=5"}).json()
         path = f"/lock/v1/credentials/{pin['id']}"
         rested = boss.post(f"{path}/suspend", {"reason": "overdue_payment"}, headers={"Prefer": "wait=5"})
-        assert (rested.status_code, rested.json()["state"], rested.json()["suspendReason"]) == (200, "suspended", "overdue_payment")
+        assert (rested.status_code, rested.json()["state"], rested.json()["suspendReason"]) == (
+            200,
+            "suspended",
+            "overdue_payment",
+        )
         assert not locks.opens(hotel.doors["101"], pin["pin"])
         again = boss.post(f"{path}/unsuspend", headers={"Prefer": "wait=5"})
     assert (again.status_code, again.json()["state"]) == (200, "active")

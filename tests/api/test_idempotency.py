@@ -139,7 +139,9 @@ def test_additional_keys_of_one_stay_asked_for_at_once_all_come(hotel: Hotel, de
     answers = together(5, lambda _: desk.post(ISSUE, body))
     assert [answer.status_code for answer in answers] == [202] * 5
     with tenant(hotel.tenant_id):
-        ordinals = KeyCredential.objects.filter(tenant_id=hotel.tenant_id, reservation_id=stay).values_list("ordinal", flat=True)
+        ordinals = KeyCredential.objects.filter(tenant_id=hotel.tenant_id, reservation_id=stay).values_list(
+            "ordinal", flat=True
+        )
         assert sorted(ordinals) == [0, 1, 2, 3, 4]
 
 

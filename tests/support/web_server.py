@@ -36,7 +36,11 @@ class WebServer:
                 "LOCK_DB_POOL_MAX": "12", **environment,
             },
         )  # fmt: skip
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
 
     def _wait(self) -> None:
         ends = time.monotonic() + 30
@@ -45,7 +49,7 @@ class WebServer:
             try:
                 if requests.get(f"{self.url}/healthz", timeout=2).status_code == 200:
                     return
-            except requests.ConnectionError:
+            except requests.RequestException:
                 time.sleep(0.05)
         raise AssertionError("gunicorn does not answer")
 
@@ -72,7 +76,14 @@ class Caller:
         return self.send("PATCH", path, body, **options)
 
     def send(
-        self, method: str, path: str, body: Any = None, *, key: str | None = None, headers: dict[str, str] | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        **options: Any,
     ) -> requests.Response:
         """Sends JSON. POST and PATCH get a fresh Idempotency-Key unless one is given; `key=""` sends none."""
         sent = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -84,6 +95,8 @@ class Caller:
         return requests.request(method, self.url + path, headers=sent, timeout=20, **options)
 
 
-def caller(web: WebServer, tenant_id: str, *roles: str, properties: tuple[str, ...] = ("*",), subject: str = "usr_test", **more: Any) -> Caller:
+def caller(
+    web: WebServer, tenant_id: str, *roles: str, properties: tuple[str, ...] = ("*",), subject: str = "usr_test", **more: Any
+) -> Caller:
     """Returns a caller with a signed token."""
     return Caller(web.url, issue_token(tenant_id, subject, roles, properties, **more))
