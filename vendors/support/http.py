@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -36,11 +36,12 @@ class AnswerLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A complete answer. `body` is at most the client's size limit."""
+    """A complete answer. `body` is at most the client's size limit; `headers` has lower-case names."""
 
     status: int
     content_type: str
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def json(self) -> Any:
         """Returns the body read as JSON, whatever its declared type. Raises ValueError for anything else."""
@@ -60,7 +61,9 @@ class HttpClient:
         pool_size: int = 8,
         max_body_bytes: int = MAX_BODY_BYTES,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Notes the address. `tls` is for a vendor that asks for our certificate or has an authority of its own."""
         parts = urlsplit(base_url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("a vendor's address must be http:// or https:// with a host")
@@ -72,7 +75,7 @@ class HttpClient:
         self._pool = urllib3.PoolManager(num_pools=2, maxsize=pool_size, block=False, retries=False)
         self._pool.pool_classes_by_scheme = {"http": _BoundedPool, "https": _BoundedSecurePool}
         if parts.scheme == "https":
-            self._pool.connection_pool_kw["ssl_context"] = _bounded_context()
+            self._pool.connection_pool_kw["ssl_context"] = _bounded_context(tls)
 
     def post_form(self, path: str, fields: Mapping[str, str], *, timeout_s: float) -> HttpAnswer:
         """Posts fields as `application/x-www-form-urlencoded` in UTF-8.
@@ -129,7 +132,12 @@ class HttpClient:
             content = response.read(self._max_body_bytes + 1, decode_content=True)
             if len(content) > self._max_body_bytes:
                 raise AnswerLost("the answer is larger than allowed")
-            answer = HttpAnswer(response.status, response.headers.get("Content-Type", ""), content)
+            answer = HttpAnswer(
+                response.status,
+                response.headers.get("Content-Type", ""),
+                content,
+                {name.lower(): value for name, value in response.headers.items()},
+            )
             response.release_conn()
             response = None
             return answer
@@ -175,8 +183,8 @@ class _BoundedSecureSocket(_DeadlineReads, ssl.SSLSocket):
     """An SSL socket with one end to all its reads."""
 
 
-def _bounded_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+def _bounded_context(given: ssl.SSLContext | None) -> ssl.SSLContext:
+    context = given or ssl.create_default_context()
     context.sslsocket_class = _BoundedSecureSocket
     return context
 
