@@ -1,7 +1,7 @@
 """Every vendor's harness, found by its manifest: a new vendor adds one folder here.
 
 A test that asks for `kind` runs for every kind its vendor's manifest names; one that asks for `trouble`, for every trouble its
-harness can go through; one marked `over_http`, only where answers travel.
+harness can go through; one marked `over_http`, only where answers travel; one marked `with_pins`, only where locks take PINs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from tests.vendors.site import Harness, Site
 from vendors import registry
 from vendors.port.manifest import VendorManifest
+from vendors.port.types import CredentialKind
 
 
 def harnesses() -> list[tuple[VendorManifest, str, Harness]]:
@@ -35,6 +36,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     wants = [name for name in ("kind", "trouble") if name in metafunc.fixturenames]
     for manifest, name, harness in harnesses():
         if over_http and not harness.over_http:
+            continue
+        if getattr(metafunc.function, "with_pins", False) and CredentialKind.PIN_CODE not in manifest.kinds:
             continue
         choices = {"kind": manifest.kinds, "trouble": [t for t in harness.troubles if t in _asked(metafunc)]}
         rows += [

@@ -7,21 +7,28 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.vendors.site import Trouble
 
+HOP_HEADERS = frozenset({"connection", "keep-alive", "content-type", "content-length", "transfer-encoding"})
 HTML = b"<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 class Proxy:
-    """Forwards everything, until told otherwise for the next requests whose path `matches`."""
+    """Forwards everything, until told otherwise for the next requests whose path `matches` and whose method is one of `methods`."""
 
-    def __init__(self, upstream: str, matches: Callable[[str], bool] = lambda path: True) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        matches: Callable[[str], bool] = lambda path: True,
+        methods: frozenset[str] = frozenset({"POST", "PUT", "PATCH", "DELETE"}),
+    ) -> None:
         self._upstream = urlsplit(upstream).netloc
         self._matches = matches
+        self._methods = methods
         self._pending: list[Trouble] = []
         self._lock = threading.Lock()
         self.paths: list[str] = []
@@ -33,6 +40,18 @@ class Proxy:
             wbufsize = -1
 
             def do_POST(self) -> None:
+                proxy._serve(self)
+
+            def do_GET(self) -> None:
+                proxy._serve(self)
+
+            def do_PUT(self) -> None:
+                proxy._serve(self)
+
+            def do_PATCH(self) -> None:
+                proxy._serve(self)
+
+            def do_DELETE(self) -> None:
                 proxy._serve(self)
 
             def log_message(self, *args: object) -> None:
@@ -65,14 +84,15 @@ class Proxy:
         with self._lock:
             self.paths.append(handler.path)
             self.forms.append((handler.path, dict(parse_qsl(body.decode(), keep_blank_values=True))))
-            trouble = self._pending.pop() if self._pending and self._matches(handler.path) else None
+            affected = handler.command in self._methods and self._matches(handler.path)
+            trouble = self._pending.pop() if self._pending and affected else None
         if trouble is not None and trouble.endswith("_before"):
             _spoil(handler, trouble, b"")
             return
         connection = http.client.HTTPConnection(self._upstream, timeout=30)
         try:
             headers = {n: v for n, v in handler.headers.items() if n.lower() not in {"host", "connection"}}
-            connection.request("POST", handler.path, body, headers)
+            connection.request(handler.command, handler.path, body or None, headers)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException):
@@ -81,13 +101,18 @@ class Proxy:
         finally:
             connection.close()
         if trouble is None:
-            _answer(handler, answer.status, "application/json", content)
+            kept = {n: v for n, v in answer.getheaders() if n.lower() not in HOP_HEADERS}
+            _answer(handler, answer.status, "application/json", content, kept)
         else:
             _spoil(handler, trouble, content)
 
 
-def _answer(handler: BaseHTTPRequestHandler, status: int, kind: str, content: bytes) -> None:
-    handler.send_response(status)
+def _answer(
+    handler: BaseHTTPRequestHandler, status: int, kind: str, content: bytes, headers: Mapping[str, str] | None = None
+) -> None:
+    handler.send_response_only(status)
+    for name, value in (headers or {}).items():
+        handler.send_header(name, value)
     handler.send_header("Content-Type", kind)
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()

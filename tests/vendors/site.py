@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from vendors import registry
 from vendors.port.clock import Clock, SystemClock
+from vendors.port.errors import LockError, Reason, VendorUnreachable
 from vendors.port.manifest import AdapterContext, CallLimiter, NoLimit, VendorManifest
 from vendors.port.protocol import LockPort
 from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
@@ -37,6 +38,7 @@ from vendors.port.types import (
     IssueResult,
     Window,
 )
+from vendors.support.signatures import sign
 
 _numbers = itertools.count(1)
 
@@ -59,6 +61,11 @@ class Site(ABC):
 
     code: str
     doors: tuple[Door, ...]
+    dead_door_answer: tuple[type[LockError], Reason, bool] = (VendorUnreachable, Reason.DOOR_OFFLINE, True)
+    """The error at a door after `kill_door`: its class, its reason, whether it is retriable."""
+    tells_battery_and_clock = True
+    keeps_resting_keys = True
+    """Whether a suspended key is still listed at the vendor."""
 
     def __init__(self) -> None:
         self.clock: Clock = SystemClock()
@@ -78,6 +85,15 @@ class Site(ABC):
     @property
     def manifest(self) -> VendorManifest:
         return registry.manifest(self.code)
+
+    @property
+    def first_kind(self) -> CredentialKind:
+        """The kind for tests in which the kind does not matter."""
+        return self.manifest.kinds[0]
+
+    def signed_push(self, secret: Token, body: bytes, now: datetime) -> Mapping[str, str]:
+        """The headers of a genuine push."""
+        return {"X-Webhook-Signature": sign(secret, body, now)}
 
     def build(self) -> LockPort:
         return registry.build(self.code, self.context())
