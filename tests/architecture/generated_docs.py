@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sagas.events import registry
 from sagas.events.event_spec import Direction, EventSpec
 from sagas.events.subjects import Subject
 from vendors import registry as vendors
+from vendors.port.manifest import VendorManifest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -31,6 +33,7 @@ EMITTED = frozenset(
         Subject.CREDENTIAL_REQUESTED,
         Subject.CREDENTIAL_UPDATED,
         Subject.VENDOR_ERROR,
+        Subject.VENDOR_ADAPTER_HEALTH_CHANGED,
     }
 )
 """What this release produces; the other subjects have their schema and their topic, and nothing that sends them yet."""
@@ -76,10 +79,16 @@ def api_errors() -> str:
     return _table(("status", "`code`, after `MELMASTOON.LOCK.`"), rows)
 
 
+def shipped() -> dict[str, VendorManifest]:
+    """Returns the vendors whose adapter is there, by code."""
+    found = vendors.manifests().items()
+    return {code: manifest for code, manifest in sorted(found) if find_spec(manifest.adapter.partition(":")[0])}
+
+
 def shipped_vendors() -> str:
-    """Lists the vendors with a folder of their own."""
+    """Lists the vendors with an adapter."""
     rows = []
-    for code, manifest in sorted(vendors.manifests().items()):
+    for code, manifest in shipped().items():
         kinds = " ".join(f"`{kind}`" + (" (desk)" if kind in manifest.desk_kinds else "") for kind in manifest.kinds)
         folder = code.replace("-", "_")
         how = "one call at a time per gateway" if manifest.lane == "gateway" else f"{manifest.lane_width} calls at once"
@@ -112,9 +121,7 @@ BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
 def expected(page: Path, text: str) -> str:
     """Returns the page with every block as the code has it. Raises KeyError for a block nobody makes."""
     makers = BLOCKS[page]
-    return BLOCK.sub(
-        lambda found: f"<!-- made from code: {found['name']} -->\n{makers[found['name']]()}\n<!-- end -->", text
-    )
+    return BLOCK.sub(lambda found: f"<!-- made from code: {found['name']} -->\n{makers[found['name']]()}\n<!-- end -->", text)
 
 
 def names_in(text: str) -> list[str]:
@@ -123,7 +130,9 @@ def names_in(text: str) -> list[str]:
 
 
 def _event_row(spec: EventSpec) -> tuple[str, ...]:
-    kept = f"{spec.retention.class_name}, {spec.retention.days} days" + (", to be anchored" if spec.retention.is_anchored else "")
+    kept = f"{spec.retention.class_name}, {spec.retention.days} days" + (
+        ", to be anchored" if spec.retention.is_anchored else ""
+    )
     link = f"[{spec.schema_file}](../sagas/events/schemas/{spec.schema_file})"
     return (f"`{_short(spec.subject)}`", _role(spec), kept, spec.ordering.label.replace("_", " "), link)
 
