@@ -35,7 +35,7 @@ FRESH_S = 6.0
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 20.0, 10.0
 COMMANDS = {"consumer": "consume_events", "publisher": "publish_outbox"}
-QUICK = {"LOCK_DB_LOGIN": "worker", "LOCK_IDLE_MAX_S": "0.008", "LOCK_LOG_LEVEL": "WARNING", "PYTHONUNBUFFERED": "1"}
+QUICK = {"LOCK_DB_LOGIN": "worker", "LOCK_IDLE_MAX_S": "0.012", "LOCK_LOG_LEVEL": "WARNING", "PYTHONUNBUFFERED": "1"}
 
 
 class CrewFailed(RuntimeError):

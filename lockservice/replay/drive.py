@@ -22,8 +22,8 @@ from sagas.bus.topology import SERVICE_GROUP
 from sagas.housekeeping import sweep
 from vendors.port.simulated import SimulatorControl
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.01
-PATIENCE_S = 120.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.015
+PATIENCE_S = 180.0
 """Work that stands still for so long will not go on by itself."""
 
 RETRY_PATIENCE_S = 40.0
@@ -36,23 +36,22 @@ class StandsStill(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is left to do in a tenant, by both clocks. `next_at` is the hotel's next instant at which something gets due."""
+    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over."""
 
-    due_count: int
-    retry_count: int
-    unpublished_count: int
-    ended_count: int
-    next_at: datetime | None
+    is_due: bool
+    is_retrying: bool
+    is_unpublished: bool
+    has_ended: bool
 
     @property
     def is_nothing(self) -> bool:
         """Whether nothing is left but what waits for the hotel's clock."""
-        return not self.retry_count and self.is_only_retries
+        return self.can_only_wait and not self.is_retrying
 
     @property
-    def is_only_retries(self) -> bool:
-        """Whether nothing can be done now."""
-        return not (self.due_count or self.unpublished_count or self.ended_count)
+    def can_only_wait(self) -> bool:
+        """Whether nothing can be done at this moment; retries may come later."""
+        return not (self.is_due or self.is_unpublished or self.has_ended)
 
 
 @dataclass
@@ -94,19 +93,20 @@ class Driver:
         """
         told = 0
         self._set_clock(timeline.planned[0].at - timedelta(hours=1))
-        work = self._wait_until_quiet(())
+        next_at = self._wait_until_quiet(())
         for group in timeline.hours():
-            while work.next_at is not None and work.next_at < _hour(group[0].at):
-                work = self._step(work.next_at, ())
+            while next_at is not None and next_at < _hour(group[0].at):
+                next_at = self._step(next_at, ())
                 quiet(told, self.now)
-            work = self._step(group[-1].at, group)
+            next_at = self._step(group[-1].at, group)
             told += len(group)
             quiet(told, self.now)
-        while work.next_at is not None:
-            work = self._step(work.next_at, ())
+        while next_at is not None:
+            next_at = self._step(next_at, ())
             quiet(told, self.now)
 
-    def _step(self, at: datetime, group: Sequence[Planned]) -> Work:
+    def _step(self, at: datetime, group: Sequence[Planned]) -> datetime | None:
+        """Moves the clock, tells the events, waits; returns the hotel's next instant at which something gets due by itself."""
         self._keep_pace(at)
         if at > self.now:
             self._set_clock(at)
@@ -131,40 +131,47 @@ class Driver:
         wanted = self._real_start + (at - self._hotel_start).total_seconds() / self._speed
         time.sleep(max(0.0, wanted - time.monotonic()))
 
-    def _wait_until_quiet(self, messages: Sequence[BusMessage]) -> Work:
+    def _wait_until_quiet(self, messages: Sequence[BusMessage]) -> datetime | None:
         topics = sorted({item.topic for item in messages})
-        pause, waited_since, before = FIRST_PAUSE_S, time.monotonic(), None
+        pause, started, waiting_since = FIRST_PAUSE_S, time.monotonic(), time.monotonic()
         while True:
             depth = sum(self._bus.depth(topic, SERVICE_GROUP) for topic in topics)
             work = read_work(self._names.tenant_id)
-            if not depth and work.is_nothing:
-                self._look()
-                return work
-            if work.ended_count:
+            now = time.monotonic()
+            if depth or not work.can_only_wait:
+                waiting_since = now
+            if work.has_ended:
                 sweep()
-            if (depth, work) != before:
-                pause, waited_since, before = FIRST_PAUSE_S, time.monotonic(), (depth, work)
-            if self._stood_too_long(depth, work, time.monotonic() - waited_since):
-                return work
+            if (work.is_nothing and not depth) or self._is_gone_over(now - waiting_since):
+                self._look()
+                return next_due(self._names.tenant_id)
+            if now - started > PATIENCE_S:
+                raise StandsStill(f"at {self.now}, {depth} messages wait for the consumer, and {work}")
             self._check()
             time.sleep(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 1.5)
+            pause = min(LONGEST_PAUSE_S, pause * 1.3)
 
-    def _stood_too_long(self, depth: int, work: Work, stands_s: float) -> bool:
-        """Says whether to go on over a retry that is long in coming. Raises StandsStill for anything else that waits."""
-        if stands_s > RETRY_PATIENCE_S and work.is_only_retries and not depth:
-            self.pace.impatient_count += 1
-            return True
-        if stands_s > PATIENCE_S:
-            raise StandsStill(f"at {self.now}, {depth} messages wait for the consumer, and {work}")
-        return False
+    def _is_gone_over(self, waited_s: float) -> bool:
+        """Says whether to go on over a retry that is long in coming."""
+        if waited_s <= RETRY_PATIENCE_S:
+            return False
+        self.pace.impatient_count += 1
+        return True
 
 
 def read_work(tenant_id: str) -> Work:
-    """Returns what is left to do, in one statement."""
+    """Returns what is left to do, in one statement that touches only rows that are due."""
     with tenant(tenant_id), connection.cursor() as cursor:
         cursor.execute(_WORK, {"tenant": tenant_id})
         return Work(*cursor.fetchone())
+
+
+def next_due(tenant_id: str) -> datetime | None:
+    """Returns the hotel's next instant at which a saga's timer or a key's window ends; None when there is none."""
+    with tenant(tenant_id), connection.cursor() as cursor:
+        cursor.execute(_NEXT, {"tenant": tenant_id})
+        found: datetime | None = cursor.fetchone()[0]
+        return found
 
 
 def _hour(instant: datetime) -> datetime:
@@ -172,19 +179,20 @@ def _hour(instant: datetime) -> datetime:
 
 
 _WORK = f"""
-    WITH hotel AS (SELECT {NOW_SQL} AS now),
-    sagas AS (
-        SELECT count(*) FILTER (WHERE status IN ('due', 'running') OR hotel_due_at <= hotel.now) AS due,
-               count(*) FILTER (WHERE status = 'retry') AS retry,
-               min(hotel_due_at) FILTER (WHERE status = 'timer' AND hotel_due_at > hotel.now) AS next
-        FROM sagas_saga, hotel WHERE tenant_id = %(tenant)s AND status IN ('due', 'running', 'retry', 'timer')
-    ), ends AS (
-        SELECT count(*) FILTER (WHERE ends_at <= hotel.now) AS ended, min(ends_at) FILTER (WHERE ends_at > hotel.now) AS next
-        FROM credentials_keycredential, hotel
-        WHERE tenant_id = %(tenant)s AND state IN ('active', 'suspended', 'requested')
-    )
-    SELECT sagas.due, sagas.retry,
-           (SELECT count(*) FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
-           ends.ended, least(sagas.next, ends.next)
-    FROM sagas, ends
+    SELECT
+        EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'due')
+        OR EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'running')
+        OR EXISTS (SELECT FROM sagas_saga
+                   WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= (SELECT {NOW_SQL})),
+        EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'retry'),
+        EXISTS (SELECT FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
+        EXISTS (SELECT FROM credentials_keycredential WHERE tenant_id = %(tenant)s
+                AND state IN ('active', 'suspended', 'requested') AND ends_at <= (SELECT {NOW_SQL}))
+"""  # noqa: S608 - an expression of the code's own
+_NEXT = f"""
+    SELECT least(
+        (SELECT min(hotel_due_at) FROM sagas_saga
+         WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at > (SELECT {NOW_SQL})),
+        (SELECT min(ends_at) FROM credentials_keycredential
+         WHERE tenant_id = %(tenant)s AND state IN ('active', 'suspended', 'requested') AND ends_at > (SELECT {NOW_SQL})))
 """  # noqa: S608 - an expression of the code's own

@@ -94,11 +94,11 @@ class Report:
         told = ", ".join(f"{self.after.events.get(name, 0)} {name}" for name in TOLD)
         abandoned = self.after.failure_codes.get("ABANDONED", 0)
         parts = {
-            "bookings": f"{self.bookings_count}, in {self.told_count} events and {self.steps_count} steps, {self.seconds:.1f} s",
+            "bookings": f"{self.bookings_count} in {self.told_count} events, {self.steps_count} steps, {self.seconds:.0f} s",
             "keys": f"{told} ({abandoned} of these were called off before they existed)",
             "vendor": f"{self.new_calls_count} requests in this run",
-            "events": f"{self.new_events_count} new, {self.after.events_count} in all; {self.events_seen_count} seen on the bus, "
-            f"checked by schema and place, {self.events_repeated_count} repeated",
+            "events": f"{self.new_events_count} new, {self.after.events_count} in all",
+            "on the bus": f"{self.events_seen_count} events by schema and place, {self.events_repeated_count} repeated",
             "ledger against doors": f"{self.doors_count} doors, {self.comparisons_count} looks, "
             f"{self.keys_compared_count} keys equal, {self.differences_count} differences",
         }

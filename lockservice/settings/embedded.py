@@ -41,6 +41,9 @@ DATABASES = {
 REDIS_URL = os.environ.get("LOCK_REDIS_URL") or valkey.endpoint(LOCAL_DIRECTORY).url()
 CELERY_BROKER_URL = os.environ.get("LOCK_BROKER_URL") or f"{REDIS_URL.rpartition('/')[0]}/1"
 
+# On one machine the next start is seconds away; an idle worker need not wait for unacknowledged messages to return.
+CELERY_WORKER_ENABLE_SOFT_SHUTDOWN_ON_IDLE = False
+
 # Serves files straight from the applications, without a collecting step; the folder stays empty.
 WHITENOISE_USE_FINDERS = True
 STATIC_ROOT = LOCAL_DIRECTORY.root / "static"
@@ -76,11 +79,11 @@ UP_PROCESSES: list[dict[str, Any]] = [
         "name": "web",
         "port": 8080,
         "argv": [
-            "{python}", "-m", "gunicorn", "lockservice.wsgi:application",
+            "{python}", "-m", "gunicorn", "lockservice.wsgi:application", "--config", "python:lockservice.gunicorn_settings",
             "--bind", "127.0.0.1:{port}", "--workers", "2", "--threads", "6", "--worker-tmp-dir", "{local}/run",
             "--graceful-timeout", "5", "--no-control-socket", "--log-level", "warning",
         ],
-        "env": {"LOCK_DB_LOGIN": "web", "LOCK_DB_POOL_MAX": "6"},
+        "env": {"LOCK_DB_LOGIN": "web", "LOCK_DB_POOL_MAX": "6", "PROMETHEUS_MULTIPROC_DIR": "{local}/run/metrics"},
         "ready": "http:/healthz",
     },
     {

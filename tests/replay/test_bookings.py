@@ -58,7 +58,7 @@ def test_a_row_that_cannot_be_read_is_refused_with_its_number_and_column(changed
 
 
 def test_a_file_of_another_format_is_refused_by_its_heading() -> None:
-    with pytest.raises(UnreadableRow, match="lacks .*lead_time"):
+    with pytest.raises(UnreadableRow, match=r"lacks .*lead_time"):
         list(read_rows(io.StringIO("name,room\nAna,101\n")))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from lockservice.replay.rooms import RoomPlan
 
-DAY_ONE = datetime(2026, 3, 1, 14)
+DAY_ONE = datetime(2026, 3, 1, 14, tzinfo=UTC)
 requests = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 200), st.integers(1, 60), st.sampled_from(("hold", "elsewhere", "release"))),
     max_size=80,
@@ -38,7 +39,7 @@ def test_no_room_ever_holds_two_stays_at_once_and_every_stay_has_one_room(asked:
     found = {}
     for number in range(plan.count):
         stays = plan.stays_in(number)
-        assert all(one[1] <= other[0] for one, other in zip(stays, stays[1:], strict=False))
+        assert all(one[1] <= other[0] for one, other in pairwise(stays))
         found.update({stay: (start, end) for start, end, stay in stays})
     assert found == holding
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_story_begins_confirmed_ends_as_the_row_says_and_goes_forward_in_time_
     story = story_of(booking)
     assert story[0].step is Step.CONFIRMED
     assert [item.version for item in story] == list(range(1, len(story) + 1))
-    assert all(one.at + timedelta(minutes=1) <= other.at for one, other in zip(story, story[1:], strict=False))
+    assert all(one.at + timedelta(minutes=1) <= other.at for one, other in pairwise(story))
     ends = {Status.CANCELED: Step.CANCELLED, Status.NO_SHOW: Step.NO_SHOW, Status.CHECK_OUT: Step.CHECKED_OUT}
     assert story[-1].step is ends[booking.status]
     changes = [item for item in story if item.step is Step.DATES_CHANGED and not item.is_move]
@@ -75,7 +76,7 @@ def test_every_event_of_any_row_is_one_the_consumer_takes(booking: Booking) -> N
 def test_a_plain_stay_is_booked_by_lead_time_and_checked_out_on_its_day() -> None:
     first, last = story_of(of())
     assert (first.at.date(), last.at.date()) == (date(2026, 2, 28), date(2026, 3, 13))
-    assert (first.span.start, first.span.end) == (datetime(2026, 3, 10, 14), datetime(2026, 3, 13, 11))
+    assert (str(first.span.start), str(first.span.end)) == ("2026-03-10 14:00:00", "2026-03-13 11:00:00")
     assert last.at < first.span.end
 
 
@@ -105,7 +106,7 @@ def test_a_booking_cancelled_before_it_arrives_is_never_moved() -> None:
 
 def test_a_no_show_is_told_on_the_evening_of_the_arrival() -> None:
     story = story_of(of(status=Status.NO_SHOW, status_date=date(2026, 3, 10)))
-    assert story[-1].at == datetime(2026, 3, 10, 22)
+    assert str(story[-1].at) == "2026-03-10 22:00:00"
 
 
 @given(st.lists(bookings, min_size=1, max_size=12, unique_by=lambda booking: booking.number))

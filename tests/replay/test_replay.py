@@ -1,0 +1,99 @@
+"""Bookings go the whole way: bus, sagas, the vendor's simulator over HTTP, doors, outbox, bus again; then everything is compared."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.own_service import SERVERS, OwnService, own_servers
+
+REAL_FILE = Path(__file__).parents[3] / "shared" / "data" / "hotel_bookings_resort.csv.gz"
+SIXTY = ("replay_bookings", "--generate", "60", "--seed", "1")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnService]:
+    with own_servers(tmp_path_factory.mktemp("replay") / "local") as running:
+        yield running
+
+
+def replay(service: OwnService, *arguments: str, timeout_s: float = 280) -> dict[str, Any]:
+    file = service.local / "report.json"
+    done = service.manage(*arguments, "--report", str(file), timeout_s=timeout_s)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    assert "everything agrees" in done.stdout
+    return report
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("vendor", ["mock", "ttlock"])
+def test_sixty_bookings_become_keys_and_end_and_a_second_time_tells_nothing_new(service: OwnService, vendor: str) -> None:
+    first = replay(service, *SIXTY, "--vendor", vendor)
+    told = first["after"]["events"]
+    assert (first["bookings_count"], first["faults"], first["differences_count"]) == (60, [], 0)
+    assert (told["requested"], told["issued"], told["revoked"], told["failed"]) == (60, 49, 49, 11)
+    assert first["after"]["failure_codes"] == {"ABANDONED": 11}
+    assert first["after"]["keys"] == {"revoked": 49, "failed": 11}
+    assert first["new_events_count"] == first["events_seen_count"] == sum(told.values())
+    assert first["new_calls_count"] >= 2 * 2 * 49
+    assert first["comparisons_count"] >= 20
+    assert first["keys_compared_count"] > 300
+
+    second = replay(service, *SIXTY, "--vendor", vendor)
+    assert (second["new_events_count"], second["new_calls_count"], second["events_seen_count"]) == (0, 0, 0)
+    assert second["after"] == first["after"]
+
+
+@pytest.mark.timeout(600)
+def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(service: OwnService) -> None:
+    arguments = ("replay_bookings", "--generate", "40", "--seed", "9", "--vendor", "ttlock")
+    running = service.start(*arguments)
+    assert running.stdout is not None
+    lines = iter(running.stdout.readline, "")
+    assert any("events, 20" in line for line in lines), "the replay never got a tenth of the way"
+    running.send_signal(signal.SIGINT)
+    rest, _ = running.communicate(timeout=60)
+    assert "interrupted" in rest
+    assert running.returncode == 130
+    assert service.processes(but=SERVERS) == []
+
+    whole = replay(service, *arguments)
+    assert whole["bookings_count"] == 40
+    assert "real time" in service.manage("clock").stdout
+
+
+@pytest.mark.timeout(120)
+def test_what_cannot_be_replayed_is_said_and_nothing_is_started(service: OwnService, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("name\nAna\n", encoding="utf-8")
+    for arguments, reason in (
+        (("replay_bookings", str(tmp_path / "bad.csv")), "the heading lacks"),
+        (("replay_bookings", str(tmp_path / "none.csv")), "No such file"),
+        (("replay_bookings",), "give a file"),
+        ((*SIXTY, "--limit", "0"), "no booking"),
+        ((*SIXTY, "--simulator", "127.0.0.1:1,http://127.0.0.1:1"), "no simulator answers"),
+    ):
+        done = service.manage(*arguments)
+        assert (done.returncode, reason in done.stderr) == (1, True), done.stderr
+    assert service.processes(but=SERVERS) == []
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not REAL_FILE.exists(), reason="the public bookings file is not on this machine")
+def test_two_thousand_real_bookings_on_ttlock_then_the_same_file_again(
+    service: OwnService, record_property: Callable[[str, object], None]
+) -> None:
+    arguments = ("replay_bookings", str(REAL_FILE), "--limit", "2000", "--vendor", "ttlock")
+    started = time.monotonic()
+    first = replay(service, *arguments, timeout_s=3000)
+    record_property("seconds", round(time.monotonic() - started))
+    assert (first["bookings_count"], first["told_count"], first["faults"]) == (2000, 4730, [])
+    second = replay(service, *arguments, timeout_s=3000)
+    assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
