@@ -34,8 +34,8 @@ IDEMPOTENCY = OpenApiParameter(
     required=True, description="Names the intention. The same request with the same key has one effect and one answer.",
 )  # fmt: skip
 PREFER = OpenApiParameter(
-    "Prefer", {"type": "string", "pattern": "^wait=[0-9]{1,3}$"}, OpenApiParameter.HEADER,
-    description="`wait=5` waits up to 5 seconds for the work to be done.",
+    "Prefer", {"type": "string", "description": "RFC 7240"}, OpenApiParameter.HEADER,
+    description="`wait=5` waits up to 5 seconds for the work to be done. Other preferences are ignored.",
 )  # fmt: skip
 
 _MEANING = {
@@ -75,6 +75,8 @@ def documented(
     responses: dict[Any, Any] = {status: _described(answer) for status, answer in answers.items()}
     for code in sorted(codes):
         responses[(code, MEDIA_TYPE)] = OpenApiResponse(ProblemBody, _MEANING[code])
+    if parameters and not idempotent:
+        responses[(414, "text/html")] = OpenApiResponse({"type": "string"}, "The address is too long for the server")
     return extend_schema(
         operation_id=operation_id,
         summary=summary,

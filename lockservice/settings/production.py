@@ -34,9 +34,10 @@ CELERY_BROKER_URL = env.str("LOCK_BROKER_URL")
 BUS_BACKEND = env.str("LOCK_BUS_BACKEND", default="pubsub")
 PUBSUB_PROJECT_ID = env.str("LOCK_PUBSUB_PROJECT") if BUS_BACKEND == "pubsub" else ""
 
-API_JWKS = env.str("LOCK_API_JWKS")
-API_ISSUER = env.str("LOCK_API_ISSUER")
-API_AUDIENCE = env.str("LOCK_API_AUDIENCE")
+if DATABASE_LOGIN == "web":  # nobody else reads tokens
+    API_JWKS = env.str("LOCK_API_JWKS")
+    API_ISSUER = env.str("LOCK_API_ISSUER")
+    API_AUDIENCE = env.str("LOCK_API_AUDIENCE")
 
 SECURE_SSL_REDIRECT = env.bool("DJANGO_SECURE_SSL_REDIRECT", default=True)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

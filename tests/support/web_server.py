@@ -6,6 +6,7 @@ One rule: whatever a test knows of an answer came over HTTP.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ import requests
 from lockservice.core.auth import issue_token
 from lockservice.embedded.local import REPOSITORY_ROOT, free_port
 
+TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
+
 
 class WebServer:
     """One gunicorn with one worker. `environment` overrides what the tests' settings read."""
@@ -27,7 +30,7 @@ class WebServer:
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "gunicorn", "lockservice.wsgi:application", "--bind", f"127.0.0.1:{port}", "--workers", "1",
+                sys.executable, str(TETHER), str(os.getpid()), str(int(signal.SIGTERM)), sys.executable, "-m", "gunicorn", "lockservice.wsgi:application", "--bind", f"127.0.0.1:{port}", "--workers", "1",
                 "--threads", "12", "--no-control-socket", "--log-level", "warning",
             ],
             cwd=REPOSITORY_ROOT,
