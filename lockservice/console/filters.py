@@ -31,7 +31,7 @@ class ChoiceFilter(admin.SimpleListFilter):
 
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Keeps the rows of a known value."""
-        return queryset.filter(**{self.parameter_name: value})
+        return queryset.filter(**{str(self.parameter_name): value})
 
 
 class PropertyFilter(ChoiceFilter):

@@ -141,8 +141,9 @@ class UpdateForm(KeyForm):
         )
 
     def _changed(self) -> set[str]:
-        with timezone.override(self.zone):
-            return set(self.changed_data) & {"valid_from", "valid_until", "rooms"}
+        before = {name: getattr(self.key, name).replace(second=0, microsecond=0) for name in ("valid_from", "valid_until")}
+        changed = {name for name, value in before.items() if self.cleaned_data.get(name) != value}
+        return changed | ({"rooms"} if set(self.cleaned_data.get("rooms", ())) != set(self.key.rooms) else set())
 
 
 class SuspendForm(KeyForm):

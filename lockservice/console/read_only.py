@@ -18,7 +18,7 @@ from django.urls import reverse
 from lockservice.console.session import Desk, desk_of
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnlyAdmin(admin.ModelAdmin):
     """A list and a page per row. `permission` is asked for both; `detail_template` shows one row; `plural` heads the list."""
 
     permission = ""

@@ -70,14 +70,14 @@ class Choice:
 
 def choices(user: AbstractBaseUser | AnonymousUser) -> list[Choice]:
     """Returns the tenants a person may enter, by name. Opens a block for each."""
-    rows = StaffTenant.objects.filter(user_id=user.pk)
+    rows = StaffTenant.objects.filter(user__in=[user.pk])
     found = [Choice(row.tenant_id, _tenant_name(row.tenant_id), Role(row.role)) for row in rows]
     return sorted(found, key=lambda choice: choice.name)
 
 
 def choose(request: HttpRequest, tenant_id: str) -> bool:
     """Enters a tenant and records the visit; False (and nothing changes) without a membership there."""
-    row = StaffTenant.objects.filter(user_id=request.user.pk, tenant_id=tenant_id).first()
+    row = StaffTenant.objects.filter(user__in=[request.user.pk], tenant_id=tenant_id).first()
     if row is None:
         return False
     with tenancy.tenant(tenant_id):
@@ -91,7 +91,7 @@ def choose(request: HttpRequest, tenant_id: str) -> bool:
 def enter(request: HttpRequest) -> Desk | None:
     """Returns the person's desk; None while she has to choose a tenant. Who belongs to one tenant only is led there."""
     tenant_id = request.session.get(SESSION_KEY)
-    rows = list(StaffTenant.objects.filter(user_id=request.user.pk))
+    rows = list(StaffTenant.objects.filter(user__in=[request.user.pk]))
     row = next((row for row in rows if row.tenant_id == tenant_id), None)
     if row is None and len(rows) == 1 and Role(rows[0].role) not in (Role.SUPPORT, Role.PLATFORM):
         row = rows[0]

@@ -22,8 +22,6 @@ from django.views.i18n import set_language
 
 from lockservice.core import tenancy
 
-View = Callable[..., HttpResponseBase]
-
 
 def opens_own_blocks(view: Any) -> Any:
     """Marks a view that acts: it is called with a desk, outside any block."""
@@ -51,7 +49,7 @@ class ConsoleSite(admin.AdminSite):
     enable_nav_sidebar = False
     site_url = None
 
-    def admin_view(self, view: View, cacheable: bool = False) -> View:
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
         """Wraps a view with sign-in, the choice of a tenant, and that tenant's block."""
 
         def inside(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -72,7 +70,7 @@ class ConsoleSite(admin.AdminSite):
             except Http404:
                 return _rendered(desk.tenant_id, lambda: self._refusal(request, 404))
 
-        return super().admin_view(inside, cacheable)  # type: ignore[type-var]
+        return super().admin_view(inside, cacheable)
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Adds the choice of tenant, the language and the index's parts."""

@@ -12,9 +12,11 @@ from zoneinfo import ZoneInfo
 
 from credentials.models import KeyCredential
 from devices.models import LockDevice
-from lockservice.console.demo import ensure_users
+from lockservice.console.access import grant
+from lockservice.console.demo import LOGINS
+from lockservice.console.roles import Role
 from lockservice.core.places import Property, Tenant
-from lockservice.core.tenancy import tenant
+from lockservice.core.tenancy import UNATTRIBUTED, tenant
 from sagas.models import Lane
 from sagas.runner import Runner
 from tests.support.hotel import Hotel, build_hotel
@@ -26,21 +28,32 @@ ZONE = "Asia/Kabul"
 
 @dataclass
 class Scene:
-    """A hotel, its people's logins by role, and the reservations by what they tell."""
+    """A hotel, its people's logins by role, and the reservations by what they tell. A story begins when it is asked for."""
 
     hotel: Hotel
-    people: dict[str, tuple[str, str]]
+    people: dict[str, str]
     stays: dict[str, str] = field(default_factory=dict)
 
     @property
     def tenant_id(self) -> str:
         return self.hotel.tenant_id
 
-    def key(self, story: str, ordinal: int = 0) -> KeyCredential:
-        """Returns the newest key of a stay as it is now."""
+    def key(self, story: str) -> KeyCredential:
+        """Returns the newest key of a story's stay as it is now."""
+        if story not in self.stays:
+            self.tell(story)
         with tenant(self.tenant_id):
-            rows = KeyCredential.objects.filter(tenant_id=self.tenant_id, reservation_id=self.stays[story], ordinal=ordinal)
+            rows = KeyCredential.objects.filter(tenant_id=self.tenant_id, reservation_id=self.stays[story])
             return rows.latest("requested_at", "id")
+
+    def tell(self, *stories: str) -> None:
+        """Lets stories happen, to their end."""
+        for story in stories:
+            _begin(self, story)
+        self.settle()
+        for story in stories:
+            _go_on(self, story)
+        self.settle()
 
     def settle(self) -> None:
         """Runs what is due to its end."""
@@ -48,25 +61,35 @@ class Scene:
             lanes = list(Lane.objects.filter(tenant_id=self.tenant_id).values_list("key", flat=True))
         Runner(only=lanes).run(until=lambda: False, drain=True, max_s=30)
 
+    def dead_letter(self) -> None:
+        """Lets a booking come that cannot be handled."""
+        broken = self.hotel.booking(new_id("rsv"), 1, ["101"])
+        broken["guest"] = {"id": "gst_broken", "displayName": "Secret Guest", "contact": {"email": "secret@guests.example"}}
+        del broken["version"]
+        assert self.hotel.tell("booking.confirmed", broken) == "buried"
+
 
 def make_scene(locks: MockLocks, *, name: str = "Silk Road Stays", house: str = "Hotel Silk, Kabul") -> Scene:
-    """Builds the hotel: an ordinary stay, one with a dead door, a failed one, a suspended one, a card for the desk, no room."""
+    """Builds an empty hotel of twelve rooms, where the lock of 203 is dead, and a person for each role."""
     labels = [f"{floor}0{n}" for floor in (3, 2, 1) for n in (1, 2, 3, 4)]
     rooms = {label: new_id("lck") for label in labels}
-    dead = rooms["203"]
-    url = f"{locks.setting}?deadDoors={dead}&slowPct=0"
-    hotel = build_hotel(
-        vendor="mock", settings={"url": url}, rooms=rooms, shared={"lobby": new_id("lck")}, time_zone=ZONE,
-        policy={"default_areas": ["lobby"]},
-    )  # fmt: skip
+    url = f"{locks.setting}?deadDoors={rooms['203']}"
+    hotel = build_hotel(vendor="mock", settings={"url": url}, rooms=rooms, shared={"lobby": new_id("lck")}, time_zone=ZONE)
     with tenant(hotel.tenant_id):
         Tenant.objects.filter(tenant_id=hotel.tenant_id).update(name=name)
         Property.objects.filter(tenant_id=hotel.tenant_id).update(name=house)
         _health(hotel)
-    prefix = f"{secrets.token_hex(3)}-"
-    people = {role: (login, password) for login, password, role in ensure_users(hotel.tenant_id, _password, prefix=prefix)}
-    scene = Scene(hotel, people)
-    _book(scene)
+    people = {role.value: f"{secrets.token_hex(4)}-{login}" for role, login in LOGINS.items()}
+    for role, login in people.items():
+        grant(login, UNATTRIBUTED if role == Role.PLATFORM else hotel.tenant_id, Role(role))
+    return Scene(hotel, people)
+
+
+def make_night(locks: MockLocks) -> Scene:
+    """Builds a hotel in which every story was told."""
+    scene = make_scene(locks)
+    scene.tell(*STORIES)
+    scene.dead_letter()
     return scene
 
 
@@ -77,35 +100,41 @@ def arrival(hour: int = 14) -> datetime:
     return datetime.combine(day, time(hour), ZoneInfo(ZONE)).astimezone(UTC)
 
 
-def _book(scene: Scene) -> None:
-    stories = {
-        "ordinary": (["101"], "زهرا احمدی", {}),
-        "dead_door": (["202", "203"], "Otabek Rahimov", {"start": arrival(18)}),
-        "cyrillic": (["301"], "Фирӯза Ҳакимова", {"start": arrival(19)}),
-        "card": (["204"], "Amal Haddad", {"preferredKinds": ["rfid_card"], "start": arrival(20)}),
-        "suspended": (["302"], "Noor Safi", {"start": arrival(16)}),
-        "no_room": ([], "Leila Mansour", {"start": arrival(22)}),
-        "phone": (["103"], "Jonas Weber", {"preferredKinds": ["mobile_app"], "start": arrival(15)}),
-        "cancelled": (["104"], "Rana Aziz", {"start": arrival(21)}),
-    }
-    for story, (rooms, guest, extra) in stories.items():
-        scene.stays[story] = new_id("rsv")
-        start = extra.pop("start", arrival())
-        data = scene.hotel.booking(scene.stays[story], 1, rooms, start=start, end=start + timedelta(days=2, hours=-3), **extra)
-        contact = {"email": f"{story}@guests.example", "phoneE164": "+93700123456"}
-        data["guest"] = {**data["guest"], "displayName": guest, "contact": contact}
-        assert scene.hotel.tell("booking.confirmed", data) == "applied", story
-    scene.settle()
-    scene.hotel.tell(
-        "booking.fraud_flagged",
-        {**scene.hotel.booking(scene.stays["suspended"], 2, ["302"], start=arrival(16)), "status": "fraud_flagged"},
+STORIES: dict[str, tuple[list[str], str, int, dict[str, object]]] = {
+    "ordinary": (["101"], "زهرا احمدی", 14, {}),
+    "dead_door": (["202", "203"], "Otabek Rahimov", 18, {}),
+    "cyrillic": (["301"], "Фирӯза Ҳакимова", 19, {}),
+    "card": (["204"], "Amal Haddad", 20, {"preferredKinds": ["rfid_card"]}),
+    "suspended": (["302"], "Noor Safi", 16, {}),
+    "no_room": ([], "Leila Mansour", 22, {}),
+    "phone": (["103"], "Jonas Weber", 15, {"preferredKinds": ["mobile_app"]}),
+    "cancelled": (["104"], "Rana Aziz", 21, {}),
+}
+"""Rooms, guest, hour of arrival and what else the booking says."""
+
+_LATER = {"suspended": ("booking.fraud_flagged", "fraud_flagged"), "cancelled": ("booking.cancelled", "cancelled")}
+
+
+def _booking(scene: Scene, story: str, version: int) -> dict[str, object]:
+    rooms, guest, hour, extra = STORIES[story]
+    start = arrival(hour)
+    data = scene.hotel.booking(
+        scene.stays[story], version, rooms, start=start, end=start + timedelta(days=2, hours=-3), **extra
     )
-    scene.hotel.tell("booking.cancelled", {**scene.hotel.booking(scene.stays["cancelled"], 2, ["104"]), "status": "cancelled"})
-    broken = scene.hotel.booking(new_id("rsv"), 1, ["101"])
-    broken["guest"] = {"id": "gst_broken", "displayName": "Secret Guest", "contact": {"email": "secret@guests.example"}}
-    del broken["version"]
-    assert scene.hotel.tell("booking.confirmed", broken) == "buried"
-    scene.settle()
+    contact = {"email": f"{story}@guests.example", "phoneE164": "+93700123456"}
+    data["guest"] = {**data["guest"], "displayName": guest, "contact": contact}
+    return data
+
+
+def _begin(scene: Scene, story: str) -> None:
+    scene.stays[story] = new_id("rsv")
+    assert scene.hotel.tell("booking.confirmed", _booking(scene, story, 1)) == "applied", story
+
+
+def _go_on(scene: Scene, story: str) -> None:
+    if story in _LATER:
+        subject, status = _LATER[story]
+        assert scene.hotel.tell(subject, {**_booking(scene, story, 2), "status": status}) == "applied", story
 
 
 def _health(hotel: Hotel) -> None:
@@ -116,7 +145,3 @@ def _health(hotel: Hotel) -> None:
         device.online, device.firmware = device.label != "203", "6.4.26"
         device.gateway = f"gw-{device.label[:1]}" if device.label[:1].isdigit() else "gw-0"
         device.save()
-
-
-def _password(login: str) -> str:
-    return f"pw-{login}-long-enough"
