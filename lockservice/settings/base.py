@@ -205,6 +205,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 25,
     "retry_on_timeout": False,
+    # Whoever sends a wake-up gives up after one try; kombu's own habit is to stay with it for six seconds.
+    "max_retries": 1,
+    "interval_start": 0.0,
 }
 # In memory: any number of beats may run, since (job, slot) is a unique row.
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
