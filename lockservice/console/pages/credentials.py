@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import get_language_bidi
@@ -59,14 +59,15 @@ class WaitingFilter(ChoiceFilter):
 
 
 class OpenWorkFilter(ChoiceFilter):
-    """By whether doors still differ from what they shall carry."""
+    """By whether doors still differ from what they shall carry. A key that waits for somebody is none of these."""
 
     title = _("open work")
     parameter_name = "open"
     options = [("1", _("doors still open")), ("0", _("all doors agree"))]
 
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return queryset.filter(open_work=value == "1")
+        waiting = Q(state=State.REQUESTED.value) & ~Q(waiting_for="")
+        return queryset.filter(~waiting, open_work=True) if value == "1" else queryset.filter(open_work=False)
 
 
 @admin.register(KeyCredential)
