@@ -34,13 +34,14 @@ GRANT lock_app   TO lock_web    WITH ADMIN FALSE, INHERIT FALSE, SET TRUE;
 GRANT lock_app   TO lock_worker WITH ADMIN FALSE, INHERIT FALSE, SET TRUE;
 GRANT lock_queue TO lock_worker WITH ADMIN FALSE, INHERIT FALSE, SET TRUE;
 
--- A web request waits for nobody; a worker may wait a little; neither holds a transaction open.
+-- A web request waits for nobody; a worker may wait a little; neither holds a transaction open: a process that was frozen or
+-- cut off inside one would keep its rows locked, and others shall go on with them within ten seconds.
 -- (A role taken with SET ROLE keeps the settings of the login.)
 ALTER ROLE lock_web    SET statement_timeout = '10s';
 ALTER ROLE lock_web    SET lock_timeout = '3s';
-ALTER ROLE lock_web    SET idle_in_transaction_session_timeout = '30s';
+ALTER ROLE lock_web    SET idle_in_transaction_session_timeout = '5s';
 ALTER ROLE lock_worker SET statement_timeout = '60s';
 ALTER ROLE lock_worker SET lock_timeout = '10s';
-ALTER ROLE lock_worker SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE lock_worker SET idle_in_transaction_session_timeout = '5s';
 -- A migration that cannot get its lock gives up instead of queueing everybody behind it.
 ALTER ROLE lock_owner  SET lock_timeout = '5s';

@@ -39,6 +39,7 @@ class Part:
         self.log = estate.local.log / f"{name}.log"
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self.log.unlink(missing_ok=True)
         self.start()
 
     def start(self) -> None:
@@ -74,6 +75,9 @@ class Part:
 
     def said(self, word: str) -> int:
         return self.log.read_text(errors="replace").count(word)
+
+    def last_words(self) -> str:
+        return "\n".join([f"--- {self.name}", *self.log.read_text(errors="replace").splitlines()[-25:]])
 
 
 class Estate:
@@ -121,6 +125,7 @@ class Estate:
     def kill_all(self) -> None:
         for part in self.parts:
             part.kill()
+            print(part.last_words())  # noqa: T201 - pytest shows it beside a failure
         self.parts.clear()
 
     def bus(self, **options: Any) -> RedisStreamsBus:
@@ -203,6 +208,10 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(10)
+
+    def begin_anew(self) -> None:
+        """Counts from now: what kept the work is only now away."""
+        self._moved_at = time.monotonic()
 
     def _watch(self) -> None:
         while not self._over.wait(0.05):

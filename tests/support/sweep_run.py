@@ -41,8 +41,8 @@ from tests.support.sweep_flows import FLOWS, Flow
 from tests.support.sweep_stage import Stage, let_leases_run_out, project
 from vendors.port.ids import new_id
 
-BUS_LEASE_S = 0.3
-"""How soon another consumer gets what a dead one held (30 s in life)."""
+BUS_LEASE_S = 0.5
+"""How soon another consumer gets what a dead one held (6 s in life)."""
 TRIES = 3
 """A machine that stalls for seconds adds a lease renewal to a run; then the point is taken again with a new tenant."""
 

@@ -1,0 +1,254 @@
+"""Servers and processes are killed under load: nothing is lost, nothing done twice, and work goes on within ten seconds.
+
+Rule: these are the real processes on servers of their own. The longest time without a step is measured and printed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+
+import pytest
+
+from lockservice.core.tenancy import queues
+from sagas.events import registry
+from sagas.models import InboxMessage, SagaStep
+from tests.chaos.conftest import mock_hotel
+from tests.chaos.estate import Estate, Progress, eventually
+from tests.chaos.load import (
+    Producer,
+    issued,
+    nothing_lost_or_doubled,
+    open_work,
+    steps_done,
+    unpublished,
+    wait_for_the_end,
+)
+from tests.support.hotel import Hotel
+from tests.support.mock_locks import MockLocks
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
+
+GOES_ON_WITHIN_S = 10.0
+LATENCY = "latencyMs=200"
+
+
+def _hotels(locks: MockLocks, count: int, query: str = LATENCY) -> list[Hotel]:
+    return [mock_hotel(locks, query, rooms=20) for _ in range(count)]
+
+
+def _report(capsys: pytest.CaptureFixture[str], what: str, progress: Progress) -> None:
+    with capsys.disabled():
+        print(f"\n{what}: longest time without a step {progress.longest_gap_s:.1f} s")  # noqa: T201 - the figure is the evidence
+
+
+def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+    hotels = _hotels(locks, 2)
+    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
+        start()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 300, per_second=100)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        estate.empty_valkey()
+        before = steps_done(hotels)
+        left = open_work(hotels)
+        eventually(lambda: steps_done(hotels) >= before + left, 30, "what was taken goes on without Valkey")
+        estate.start_valkey()
+        producer.join()
+        producer.send_again()
+        wait_for_the_end(estate, hotels, 300, 60)
+    _report(capsys, "Valkey killed and emptied", progress)
+    nothing_lost_or_doubled(hotels, locks, 300)
+    with queues():
+        assert InboxMessage.objects.filter(tenant_id__in=[h.tenant_id for h in hotels], outcome="applied").count() == 300
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+
+
+def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+    hotels = _hotels(locks, 1, "latencyMs=400")
+    consumer = estate.consumer()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 200)
+    producer.send()
+    eventually(lambda: open_work(hotels) == 200, 60, "all bookings taken")
+    consumer.kill()
+    runner = estate.runner()
+    eventually(lambda: steps_done(hotels) >= 16, 60, "work has begun")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        estate.empty_valkey()
+        eventually(lambda: steps_done(hotels) >= 60, 60, "steps without a broker")
+        runner.kill()
+        runner.start()
+        eventually(lambda: issued(hotels) == 200, 120, "all keys issued without a broker")
+    _report(capsys, "Valkey away, runner killed once", progress)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    estate.start_valkey()
+    estate.publisher()
+    eventually(lambda: unpublished(hotels) == 0, 30, "told once the bus is back")
+    nothing_lost_or_doubled(hotels, locks, 200)
+    bus.close()
+
+
+def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
+    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hotels = _hotels(locks, 2)
+    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
+        start()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 300, per_second=60)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        for pause_s in (1.0, 0.3, 2.0):  # the second stop falls into the first sweep after the restart
+            estate.crash_postgres()
+            time.sleep(0.5)
+            estate.start_postgres()
+            progress.begin_anew()
+            time.sleep(pause_s)
+        producer.join()
+        wait_for_the_end(estate, hotels, 300, 90)
+    _report(capsys, "PostgreSQL stopped immediately three times, after its restart", progress)
+    nothing_lost_or_doubled(hotels, locks, 300)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+
+
+def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+    hotels = _hotels(locks, 2)
+    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
+        start()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 300, per_second=50)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 10, 60, "work has begun")
+    ended = 0
+    with Progress(lambda: steps_done(hotels)) as progress:
+        for _ in range(8):
+            ended += estate.terminate_backends()
+            time.sleep(1)
+        producer.join()
+        wait_for_the_end(estate, hotels, 300, 90)
+    _report(capsys, f"{ended} backends terminated", progress)
+    assert ended > 20
+    nothing_lost_or_doubled(hotels, locks, 300)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+
+
+def test_workers_killed_again_and_again_during_500_bookings(
+    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hotels = _hotels(locks, 5)
+    estate.consumer()
+    estate.publisher()
+    workers = [estate.runner(), estate.worker("worker-1"), estate.worker("worker-2")]
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 500, per_second=40)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 10, 60, "work has begun")
+    kills = 0
+    with Progress(lambda: steps_done(hotels)) as progress:
+        while issued(hotels) < 430:
+            victim = workers[kills % len(workers)]
+            victim.kill()
+            kills += 1
+            before = steps_done(hotels)
+            victim.start()  # under the same name, as a rolling restart would
+            eventually(lambda: steps_done(hotels) >= before + 15, 30, "others go on with the dead one's work")  # noqa: B023
+        producer.join()
+        wait_for_the_end(estate, hotels, 500, 120)
+    _report(capsys, f"workers killed {kills} times during 500 bookings", progress)
+    assert kills >= 5
+    nothing_lost_or_doubled(hotels, locks, 500)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+
+
+def test_a_runner_frozen_past_its_lease_writes_nothing_late(
+    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hotels = _hotels(locks, 1, "latencyMs=1500")
+    estate.consumer()
+    estate.publisher()
+    frozen = estate.runner("frozen")
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 16)
+    producer.send()
+    doors = list(hotels[0].doors.values())
+    eventually(lambda: len(locks.calls(*doors)) >= 1, 60, "a call is out")
+    frozen.freeze()
+    other = estate.runner("other")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        eventually(lambda: issued(hotels) == 16, 60, "the other finishes")
+        _report(capsys, "runner frozen in its calls", progress)
+        with queues():
+            steps = SagaStep.objects.filter(tenant_id=hotels[0].tenant_id).count()
+        frozen.thaw()
+        eventually(lambda: frozen.said("runner.fenced") >= 1, 20, "the late write is refused")
+        time.sleep(1)
+    with queues():
+        assert SagaStep.objects.filter(tenant_id=hotels[0].tenant_id).count() == steps
+    assert other.said("runner.fenced") == 0
+    wait_for_the_end(estate, hotels, 16, 30)
+    nothing_lost_or_doubled(hotels, locks, 16)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S + 1.5
+    bus.close()
+
+
+def test_relay_and_consumer_killed_again_and_again_lose_and_double_nothing(
+    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hotels = _hotels(locks, 2, "")
+    bus = estate.bus()
+    topics = [spec.topic for spec in registry.produced() if spec.topic and spec.subject.startswith("melmastoon.lock.")]
+    bus.subscribe(topics, "listener")
+    victims = [estate.consumer(), estate.publisher()]
+    estate.runner()
+    producer = Producer(bus, hotels, 200, per_second=20)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 5, 60, "work has begun")
+    with Progress(lambda: issued(hotels) - unpublished(hotels)) as progress:
+        for round_ in range(8):
+            victim = victims[round_ % 2]
+            victim.kill()
+            victim.start()
+            time.sleep(1.2)
+        producer.join()
+        wait_for_the_end(estate, hotels, 200, 60)
+    _report(capsys, "relay and consumer killed four times each", progress)
+    nothing_lost_or_doubled(hotels, locks, 200)
+    with queues():
+        assert InboxMessage.objects.filter(tenant_id__in=[h.tenant_id for h in hotels]).count() == 200
+    heard: dict[str, list[int]] = defaultdict(list)
+    while deliveries := bus.receive(topics, "listener", "one", 500, 0.5):
+        for delivery in deliveries:
+            event = json.loads(delivery.message.body)
+            if event["tenantId"] in {hotel.tenant_id for hotel in hotels}:
+                heard[event["orderingKey"]].append(event["sequence"])
+        bus.acknowledge("listener", deliveries)
+    assert len(heard) == 200
+    # Again is allowed, out of order is not: what is heard for the first time comes in sequence.
+    assert {tuple(dict.fromkeys(sequences)) for sequences in heard.values()} == {(1, 2, 3)}
+    bus.close()
+
+
+def test_a_lane_is_kept_through_a_call_longer_than_its_lease(estate: Estate, locks: MockLocks) -> None:
+    hotels = _hotels(locks, 1, "latencyMs=11000")  # a lease lasts 8 s, a call may last 60
+    estate.consumer()
+    runners = [estate.runner("one"), estate.runner("two")]
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 4)
+    producer.send()
+    eventually(lambda: issued(hotels) == 4, 60, "issued")
+    doors = list(hotels[0].doors.values())
+    assert [call["attempt"] for call in locks.calls(*doors)] == [1, 1, 1, 1]
+    assert [runner.said("runner.fenced") for runner in runners] == [0, 0]
+    estate.publisher()
+    wait_for_the_end(estate, hotels, 4, 30)
+    nothing_lost_or_doubled(hotels, locks, 4)
+    bus.close()
