@@ -2,7 +2,7 @@
 
 | request | body | answer |
 |---|---|---|
-| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
+| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?, "occupied"?, "outOfService"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
 | GET /dump?property= | | `{"now", "properties": […]}` |
 | POST /clock | `{"now": iso or null, "running"?}` | moves all clocks |
 | POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?}`, `{"device", "code"}` for one door, `{}` heals | |
@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from .doors import Verdict, show_carrier, type_pin
+from .doors import show_carrier, type_pin
 from .model import Carrier, Door, Key, Property
 from .pms import PmsPort
 from .space import door_for, finish_waiting
@@ -115,7 +115,7 @@ class Control:
             verdict = type_pin(prop, door, value, at, dry=dry)
         else:
             shown = [show_carrier(prop, door, carrier, at, dry=dry) for carrier in _carriers(prop, value)]
-            verdict = next((v for v in shown if v.is_open), shown[0] if shown else Verdict(84, "unknown_credential"))
+            verdict = next((v for v in shown if v.is_open), shown[0])
         return {"open": verdict.is_open, "why": verdict.why, "operation": verdict.code}
 
     def _door(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +171,8 @@ def _carriers(prop: Property, value: str) -> list[Carrier]:
         return [prop.carriers[key.carrier]]
     if value in prop.carriers:
         return [prop.carriers[value]]
-    return [carrier for carrier in prop.carriers.values() if carrier.phone and carrier.phone == value]
+    phones = [carrier for carrier in prop.carriers.values() if carrier.phone and carrier.phone == value]
+    return phones or [Carrier(value)]
 
 
 def _property(prop: Property) -> dict[str, Any]:

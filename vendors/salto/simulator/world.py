@@ -115,6 +115,8 @@ def _seed_door(prop: Property, row: Mapping[str, Any]) -> None:
         room = prop.rooms.setdefault(name, Room(name))
         if row.get("outOfService"):
             room.state = RoomState.OUT_OF_SERVICE
+        elif row.get("occupied") and not room.generation:
+            room.state, room.generation = RoomState.OCCUPIED, 1
 
 
 def _has_shared(prop: Property, device: str) -> bool:

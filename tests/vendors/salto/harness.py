@@ -1,0 +1,118 @@
+"""SALTO under the contract suite: the cloud's REST contract against the simulator, at on-line doors.
+
+Stand-alone doors, the connector and the PMS protocol have tests of their own: what the suite asks of a door at once,
+a stand-alone door of this vendor does when a card tells it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+
+from tests.vendors.salto.proxy import RestProxy
+from tests.vendors.site import Harness, Simulator, Site, Trouble
+from vendors.port.secrets import Token
+from vendors.port.types import CredentialKind, Door, IssueInput, IssueResult
+from vendors.salto.answers import LIVE
+
+ENCODER = "Front desk"
+
+
+class SaltoSite(Site):
+    code = "salto"
+    online = True
+
+    def __init__(self, simulator: Simulator, proxy: RestProxy) -> None:
+        self.simulator = simulator
+        self.proxy = proxy
+        proxy.heal()
+        self.property = f"hotel-{secrets.token_hex(4)}"
+        self.api_key, self.webhook_secret = secrets.token_urlsafe(24), f"whsec_{secrets.token_hex(12)}"
+        names = [f"{self.property}-{number}" for number in ("101", "102", "103")]
+        self.doors = tuple(Door(f"lck_{name}", name, label=f"Room {name[-3:]}") for name in names)
+        self.seeded = simulator.post("/seed", self.seed_body())
+        super().__init__()
+
+    @property
+    def first_kind(self) -> CredentialKind:
+        return CredentialKind.PIN_CODE
+
+    def signed_push(self, secret: Token, body: bytes, now: datetime) -> Mapping[str, str]:
+        seconds = str(int(now.timestamp()))
+        mac = hmac.new(secret.reveal().encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
+        return {"X-Salto-Timestamp": seconds, "X-Salto-Signature": f"v1={mac}"}
+
+    def seed_body(self) -> dict[str, object]:
+        return {
+            "property": self.property,
+            "timeZone": "Asia/Kabul",
+            "apiKeys": [self.api_key],
+            "webhookSecret": self.webhook_secret,
+            # A stay runs in each room, which companions' keys can join.
+            "doors": [{"name": d.external_id, "label": d.label, "online": self.online, "occupied": True} for d in self.doors],
+            "encoders": [{"name": ENCODER, "automatic": True}],
+        }
+
+    def settings(self) -> Mapping[str, object]:
+        return {
+            "transport": "cloud",
+            "base_url": self.proxy.url,
+            "property_ref": self.property,
+            "encoder": ENCODER,
+            "timeout_s": 0.8,
+        }
+
+    def secrets(self) -> Mapping[str, str]:
+        return {"api_key": self.api_key, "webhook_secret": self.webhook_secret}
+
+    def presented(self, result: IssueResult, request: IssueInput) -> str:
+        if result.kind is not CredentialKind.RFID_CARD:
+            return super().presented(result, request)
+        ref = next(r.ref.reveal() for r in result.doors if r.ref is not None)
+        return self.card_of(ref)
+
+    def card_of(self, ref: str) -> str:
+        return str(next(key["carrier"] for key in self.dump()["keys"] if key["cardRef"] == ref))
+
+    def dump(self) -> dict:
+        return self.simulator.get(f"/dump?property={self.property}")["properties"][0]
+
+    def opens(self, door: Door, kind: CredentialKind, value: str, at: datetime | None = None) -> bool:
+        body = {
+            "property": self.property,
+            "device": door.external_id,
+            "kind": kind,
+            "value": value,
+            "at": at.isoformat() if at else None,
+        }
+        return bool(self.simulator.post("/try", body)["open"])
+
+    def keys_at(self, door: Door) -> int:
+        return len([key for key in self.dump()["keys"] if door.external_id in key["rooms"] and key["status"] in LIVE])
+
+    def request_count(self) -> int:
+        return len(self.proxy.requests)
+
+    def kill_door(self, door: Door) -> None:
+        self.simulator.post("/faults", {"property": self.property, "device": door.external_id, "code": "door_offline"})
+
+    def trouble(self, trouble: Trouble, times: int = 1) -> None:
+        self.proxy.trouble(trouble, times)
+
+
+@contextmanager
+def process() -> Iterator[Callable[[], Site]]:
+    simulator = Simulator.start("salto")
+    proxy = RestProxy(simulator.url)
+    try:
+        yield lambda: SaltoSite(simulator, proxy)
+    finally:
+        proxy.stop()
+        simulator.stop()
+
+
+HARNESSES = {"salto": Harness(process)}

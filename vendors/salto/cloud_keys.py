@@ -1,0 +1,211 @@
+"""Makes and changes keys over the cloud's contract: one key over all doors for a card or phone, one key a door for a PIN.
+
+One rule: an attempt after the first looks before it asks again, because a repeated *new* would kill the key it made before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vendors.port.errors import LockError, Reason
+from vendors.port.secrets import Pin, VendorRef
+from vendors.port.types import CredentialKind as Kind
+from vendors.port.types import Door, DoorResult, Intent, IssueInput, Outcome, Propagation, Window
+from vendors.support.marks import mark_of
+
+from .answers import is_live, places_in, results
+from .client import Call, SaltoClient, path_of
+from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
+from .places import places_of
+from .settings import Settings
+
+Row = Mapping[str, Any]
+
+
+class CloudKeys:
+    """Keys at the vendor. Safe from several threads."""
+
+    def __init__(self, client: SaltoClient, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+
+    def of_credential(self, call: Call, credential_id: str) -> list[Row]:
+        """Returns every key ever made for the credential, dead ones included."""
+        return self.listed(call, {"reservationRef": credential_id})
+
+    def listed(self, call: Call, query: Mapping[str, str | None]) -> list[Row]:
+        """Returns all pages of a list."""
+        rows: list[Row] = []
+        cursor: str | None = None
+        while True:
+            page = self._asked(call, "GET", path_of("keys"), query={**query, "cursor": cursor})
+            rows += page["items"]
+            cursor = page.get("next")
+            if cursor is None:
+                return rows
+
+    def make_carried(self, call: Call, request: IssueInput, kind: Kind) -> Row:
+        """Makes a card's or phone's key over all doors, or finds the one an earlier attempt made and completes it.
+
+        Raises LockError, Unclear.
+        """
+        places = places_of(request.doors)
+        dead_count = 0
+        if request.meta.attempt > 1:
+            mine = self._mine(call, request, kind)
+            alive = next((row for row in mine if is_live(row)), None)
+            if alive is not None:
+                return self._completed(call, alive, request.doors)
+            dead_count = len(mine)
+        body = self._body(request, kind) | {"rooms": list(places.rooms), "mode": self._mode(request)}
+        body["authorizations"] = {"grant": list(places.grants), "deny": []}
+        idempotency_key = digest(request.meta.idempotency_key, str(dead_count) if dead_count else "")
+        try:
+            return self._client.ask(
+                call, "POST", path_of("keys"), body, idempotency_key=idempotency_key, is_card=kind is Kind.RFID_CARD
+            )
+        except Refused as refused:
+            if refused.code == "idempotency_mismatch":
+                alive = next((row for row in self._mine(call, request, kind) if is_live(row)), None)
+                if alive is not None:
+                    return self._completed(call, alive, request.doors)
+            raise self.error(refused, request.doors) from None
+
+    def make_pin(self, call: Call, order: PinOrder, door: Door) -> DoorResult:
+        """Makes a PIN at one door, or finds the one an earlier attempt made. Raises LockError."""
+        places = places_of([door])
+        body = {
+            "propertyId": self._settings.property_ref,
+            "reservationRef": order.credential_id,
+            "operator": order.mark,
+            "kind": Kind.PIN_CODE.value,
+            "mode": "copy",
+            "pin": order.pin.reveal(),
+            "rooms": list(places.rooms),
+            "authorizations": {"grant": list(places.grants), "deny": []},
+            **_window(order.window),
+        }
+        key = digest(call.meta.idempotency_key, door.external_id)
+        try:
+            found = self._pin_there(call, order, door) if call.meta.attempt > 1 else None
+            if found is None:
+                found = self._client.ask(call, "POST", path_of("keys"), body, idempotency_key=key)
+            return results(found, [door])[0]
+        except Refused as refused:
+            raise self.error(refused, [door]) from None
+        except Unclear as unclear:
+            return unknown(door, unclear.error)
+
+    def change(self, call: Call, ref: VendorRef, body: Mapping[str, object]) -> Row:
+        """Changes a key. Raises Refused, Unclear, LockError."""
+        return self._client.ask(call, "PATCH", path_of("keys", ref.reveal()), body)
+
+    def take(self, call: Call, ref: VendorRef, strategy: str) -> Row:
+        """Takes a key back: `denylist` or `checkout`. What is gone counts as taken. Raises Refused, Unclear, LockError."""
+        try:
+            return self._client.ask(call, "DELETE", path_of("keys", ref.reveal()), query={"strategy": strategy})
+        except Refused as refused:
+            if refused.code == "unknown_key":
+                return {"cardRef": ref.reveal(), "status": "cancelled", "effects": []}
+            raise
+
+    def operation(self, call: Call, name: str) -> Row:
+        """Reads an encode job. Raises LockError."""
+        return self._asked(call, "GET", path_of("operations", name))
+
+    def error(self, refused: Refused, doors: Sequence[Door], *, revoking: bool = False) -> LockError:
+        """Builds the port's error for a refusal, at the door it names where it names one."""
+        named = next((door.device_id for door in doors if door.external_id in refused.rooms), None)
+        device_id = named or (doors[0].device_id if len(doors) == 1 else None)
+        return translate(CLOUD, refused.code, revoking=revoking, device_id=device_id, retry_after_s=refused.retry_after_s)
+
+    def _asked(self, call: Call, method: str, path: str, query: Mapping[str, str | None] | None = None) -> dict[str, Any]:
+        try:
+            return self._client.ask(call, method, path, query=query)
+        except Refused as refused:
+            raise translate(CLOUD, refused.code, revoking=call.revoking, retry_after_s=refused.retry_after_s) from None
+        except Unclear as unclear:
+            raise unclear.error from None
+
+    def _mine(self, call: Call, request: IssueInput, kind: Kind) -> list[Row]:
+        mark = mark_of(request.meta.idempotency_key)
+        rows = self.of_credential(call, request.credential_id)
+        return [row for row in rows if row["operator"] == mark and row["kind"] == kind.value]
+
+    def _completed(self, call: Call, row: Row, doors: Sequence[Door]) -> Row:
+        there = set(places_in(row))
+        missing = [door.external_id for door in doors if door.external_id not in there]
+        if not missing or row["status"] == "waiting_card":
+            return row
+        try:
+            return self.change(call, VendorRef(str(row["cardRef"])), {"addRooms": missing})
+        except Refused as refused:
+            refusals = [{"room": name, "code": refused.code} for name in missing]
+            return {**row, "refused": refusals}
+
+    def _pin_there(self, call: Call, order: PinOrder, door: Door) -> Row | None:
+        rows = self.of_credential(call, order.credential_id)
+        fits = (row for row in rows if is_live(row) and row["kind"] == Kind.PIN_CODE.value)
+        return next((row for row in fits if door.external_id in places_in(row)), None)
+
+    def _body(self, request: IssueInput, kind: Kind) -> dict[str, object]:
+        body: dict[str, object] = {
+            "propertyId": self._settings.property_ref,
+            "reservationRef": request.credential_id,
+            "operator": mark_of(request.meta.idempotency_key),
+            "kind": kind.value,
+            "cancellable": self._settings.cancellable,
+            **_window(request.window),
+        }
+        if kind is Kind.RFID_CARD:
+            body["encoderId"] = self._settings.encoder
+        else:
+            body["phone"] = request.holder.phone_e164
+        return body
+
+    def _mode(self, request: IssueInput) -> str:
+        """A replacement joins the stay and the lost key goes to the deny list by name; only where keys cannot be cancelled it
+        starts a new generation, which kills companions' keys too."""
+        if request.intent is Intent.NEW:
+            return "new"
+        return "new" if request.intent is Intent.REPLACEMENT and not self._settings.cancellable else "copy"
+
+
+class PinOrder:
+    """A PIN to make at doors: digits, window, whose it is, and the mark of the intended effect."""
+
+    __slots__ = ("credential_id", "mark", "pin", "window")
+
+    def __init__(self, credential_id: str, idempotency_key: str, pin: Pin | None, window: Window) -> None:
+        if pin is None:
+            raise refused_issue("a PIN key needs digits")
+        self.credential_id = credential_id
+        self.mark = mark_of(idempotency_key)
+        self.pin = pin
+        self.window = window
+
+
+def digest(key: str, part: str) -> str:
+    """Returns 64 hex digits for the header: the key itself where it is one and nothing is added, else a SHA-256."""
+    is_digest = len(key) == 64 and not set(key) - set("0123456789abcdef")
+    if is_digest and not part:
+        return key
+    return hashlib.sha256(f"{key}\x1f{part}".encode()).hexdigest()
+
+
+def unknown(door: Door, error: LockError) -> DoorResult:
+    """Returns the result of a door nobody can speak for."""
+    return DoorResult(door.device_id, Outcome.UNKNOWN, ref=door.ref, propagation=Propagation.UNKNOWN, error=error)
+
+
+def postponed(door: Door) -> DoorResult:
+    """Returns the result of an old door that is kept while a new one failed."""
+    error = unreachable("kept until the new door has the key", Reason.BUSY)
+    error.device_id = door.device_id
+    return DoorResult(door.device_id, Outcome.FAILED, ref=door.ref, error=error)
+
+
+def _window(window: Window) -> dict[str, str]:
+    return {"validFrom": window.valid_from.isoformat(), "validUntil": window.valid_until.isoformat()}

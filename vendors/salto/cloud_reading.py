@@ -1,0 +1,130 @@
+"""Reads the cloud: doors and their condition, keys at a door, the log.
+
+One rule: reading changes nothing, so an unanswered question is an error to be retried, never an unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from vendors.port.errors import DeviceNotPaired
+from vendors.port.types import (
+    AccessRecord,
+    CallMeta,
+    CredentialHandle,
+    DeviceHealth,
+    Door,
+    FoundKey,
+    FoundPage,
+    LockCapabilities,
+    LockDevice,
+)
+
+from .answers import found_key, is_live, moment, places_in
+from .client import Call, SaltoClient, path_of
+from .cloud_keys import CloudKeys
+from .errors import CLOUD, Refused, translate
+from .operations import attempt_in
+
+PAGE = 200
+UNKNOWN_BATTERY = -1
+
+
+class CloudReading:
+    """Questions to the cloud. Safe from several threads."""
+
+    def __init__(self, client: SaltoClient, keys: CloudKeys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def devices(self) -> tuple[LockDevice, ...]:
+        """Returns the doors; of several that share an authorisation, the first."""
+        call = Call(CallMeta("devices", priority=3))
+        found: dict[str, LockDevice] = {}
+        cursor: str | None = None
+        while True:
+            page = self._read(call, path_of("doors"), {"cursor": cursor})
+            for row in page["items"]:
+                device = _device(row)
+                found.setdefault(device.external_id, device)
+            cursor = page.get("next")
+            if cursor is None:
+                return tuple(found.values())
+
+    def health(self, door: Door, now: datetime) -> DeviceHealth:
+        """Reads one door. Raises DeviceNotPaired."""
+        row = self._read(Call(CallMeta("health", priority=3)), path_of("doors", door.external_id), {}, door)
+        return DeviceHealth(
+            device_id=door.device_id,
+            online=bool(row["online"]),
+            battery_percent=_battery(row),
+            clock_skew_ms=round(float(row["clockSkewSec"]) * 1000),
+            checked_at=now,
+        )
+
+    def find(self, call: Call, handle: CredentialHandle) -> tuple[FoundKey, ...]:
+        """Returns the credential's live keys at the handle's doors."""
+        rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_live(row)]
+        wanted = [door.external_id for door in handle.doors]
+        return tuple(found_key(row, place) for row in rows for place in places_in(row) if place in wanted)
+
+    def keys_at(self, door: Door, cursor: str | None) -> FoundPage:
+        """Returns a page of live keys at a door."""
+        query = {"room": door.external_id, "status": "live", "limit": str(PAGE), "cursor": cursor}
+        page = self._read(Call(CallMeta("inventory", priority=3)), path_of("keys"), query, door)
+        return FoundPage(tuple(found_key(row, door.external_id) for row in page["items"]), page.get("next"))
+
+    def records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
+        """Returns the attempts at a door in the span, oldest first."""
+        call = Call(CallMeta("records", priority=3))
+        span = {"since": since.astimezone(UTC).isoformat(), "until": until.astimezone(UTC).isoformat()}
+        found: list[AccessRecord] = []
+        after = "0"
+        while True:
+            query = {"door": door.external_id, **span, "after": after, "limit": str(PAGE)}
+            rows = self._read(call, path_of("events"), query, door)["items"]
+            for row in rows:
+                attempt = attempt_in(row, {str(row["door"]): door.external_id})
+                if attempt is not None:
+                    found.append(attempt)
+            if len(rows) < PAGE:
+                return tuple(sorted(found, key=lambda record: record.attempted_at))
+            after = str(rows[-1]["id"])
+
+    def _read(self, call: Call, path: str, query: Mapping[str, str | None], door: Door | None = None) -> dict[str, Any]:
+        try:
+            return self._client.get(call, path, query)
+        except Refused as refused:
+            device_id = door.device_id if door else None
+            error = translate(CLOUD, refused.code, device_id=device_id, retry_after_s=refused.retry_after_s)
+            if isinstance(error, DeviceNotPaired):
+                raise error from None
+            raise error from refused
+
+
+def _device(row: Mapping[str, Any]) -> LockDevice:
+    number, is_wired = row.get("authorization"), row.get("type") == "online"
+    seen = row.get("lastSeenAt")
+    return LockDevice(
+        external_id=f"auth:{number}" if number is not None else str(row["name"]),
+        label=str(row.get("label") or row["name"]),
+        online=bool(row["online"]),
+        capabilities=LockCapabilities(
+            mobile_key=True,
+            card_encoding=True,
+            pin=is_wired and bool(row.get("keypad")),
+            remote_revoke=is_wired,
+            remote_issue=is_wired,
+            scope_areas=number is not None,
+        ),
+        has_remote=is_wired,
+        battery_percent=_battery(row),
+        last_seen_at=moment(str(seen)) if seen else None,
+    )
+
+
+def _battery(row: Mapping[str, Any]) -> int | None:
+    level = int(row.get("battery", UNKNOWN_BATTERY))
+    return None if level == UNKNOWN_BATTERY else level

@@ -1,0 +1,79 @@
+"""Asks the property's server over the PMS protocol: a connection a verb, its limits, and answers sorted into yes, no, unknown.
+
+One rule: a connection is opened for a verb and closed after it, since the server serves one; the lane of the installation lets
+one verb at a time through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vendors.port.errors import LockError, Reason
+from vendors.port.manifest import AdapterContext
+from vendors.port.types import CallMeta
+from vendors.support.per_door import Deadline
+
+from .errors import PMS, Refused, Unclear, translate, unreachable
+from .pms_driver import NotTaken, OutcomeUnknown, PmsDriver
+from .pms_frames import BadText, Frame
+from .pms_line import Line, LineNotOpened, TcpLine
+from .settings import HUMAN_MARGIN_S, Settings
+
+NOT_READY_WAIT_S = 5.0
+QUICK_ANSWER_S = 15.0
+MIN_ASK_S = 1.0
+OpenLine = Callable[[float], Line]
+
+
+class PmsCall:
+    """One verb under way."""
+
+    def __init__(self, meta: CallMeta, *, revoking: bool = False) -> None:
+        self.meta = meta
+        self.revoking = revoking
+        self.deadline = Deadline(meta.deadline_s)
+        self.requests = 0
+
+
+class PmsClient:
+    """Commands to one property's server."""
+
+    def __init__(self, settings: Settings, context: AdapterContext, open_line: OpenLine | None = None) -> None:
+        self._settings = settings
+        self._context = context
+        self._open_line = open_line or (lambda limit_s: TcpLine.open(settings.pms_host, settings.pms_port, limit_s))
+
+    def ask(self, call: PmsCall, fields: Sequence[str], *, with_card: bool = False) -> Frame:
+        """Sends one command. `with_card` gives the person at the encoder time.
+
+        Raises Refused (the server's letters), Unclear (taken, or perhaps taken, and no sound answer), or a LockError when
+        nothing was done.
+        """
+        limit_s = self._settings.encoder_timeout_s + HUMAN_MARGIN_S if with_card else QUICK_ANSWER_S
+        limit_s = min(limit_s, call.deadline.left_s)
+        if limit_s < MIN_ASK_S:
+            raise unreachable("no time left in this call", Reason.BUSY, throttled=True)
+        self._context.limiter.acquire(1, call.meta.priority)
+        call.requests += 1
+        try:
+            line = self._open_line(limit_s)
+        except LineNotOpened as error:
+            raise unreachable(f"the property's PMS port is not reached: {error}") from error
+        try:
+            answer = PmsDriver(line, self._context.sleep).ask(fields, limit_s)
+        except NotTaken as error:
+            # Nothing was done, so this counts as no attempt and the next one need not look.
+            raise unreachable(str(error), Reason.BUSY, throttled=True, wait_s=NOT_READY_WAIT_S) from error
+        except OutcomeUnknown as error:
+            raise Unclear(unreachable(str(error), Reason.TIMEOUT)) from error
+        except BadText as error:
+            raise translate(PMS, "ES") from error
+        finally:
+            line.close()
+        if answer.field(0)[:2] != fields[0][:2] and answer.field(0) != "WO":
+            raise Refused(answer.field(0))
+        return answer
+
+    def error(self, call: PmsCall, refused: Refused, device_id: str | None = None) -> LockError:
+        """Builds the port's error for the server's letters."""
+        return translate(PMS, refused.code, revoking=call.revoking, device_id=device_id)
