@@ -16,13 +16,20 @@ from django.conf import settings
 
 from lockservice.demo import people, places
 
-RESERVATION = "rsv_first"
 ROLE = "front_desk_supervisor"
+AND_THEN = (
+    ("clock", "advance 2h          the hotels' time moves on, and their locks' with it"),
+    ("publish_event", "FILE        any event, checked and put on the bus"),
+    ("replay_bookings", "FILE      a season of real bookings, held against the doors at the end"),
+)
 
 
 def announce(urls: Mapping[str, str]) -> str:
     """Returns the text, given the address of each process."""
     web = urls.get("web")
+    start = datetime.now(UTC).replace(second=0, microsecond=0)
+    # Another id at each start: a stay that ended days ago does not come back because it is booked again.
+    reservation_id = f"rsv_first_{start:%Y%m%d_%H%M}"
     local = _short(settings.LOCAL_DIRECTORY.root)
     lines = ["", f"  {places.TENANT_NAME}: {' and '.join(house.name for house in places.HOUSES)}", ""]
     if web is not None:
@@ -32,26 +39,26 @@ def announce(urls: Mapping[str, str]) -> str:
             "",
             "  1. a guest books a room (the key is in the console a second later)",
             "",
-            *(f"     {line}" for line in first_curl(web)),
+            *(f"     {line}" for line in first_curl(web, reservation_id, start)),
             "",
         ]
     lines += [
         "  2. she stands at the door",
         "",
-        f"     {manage('try_door')} {_room().label} --reservation {RESERVATION}",
+        f"     {manage('try_door')} {_room().label} --reservation {reservation_id}",
         "",
-        f"  the same in one go: make first-key      real bookings: {manage('replay_bookings')} FILE",
-        f"  move the time: {manage('clock')} advance 2h      put any event on the bus: {manage('publish_event')} FILE",
+        "  and then",
+        "",
+        *(f"     {manage(command)} {rest}" for command, rest in AND_THEN),
         "",
     ]
     return "\n".join(lines)
 
 
-def first_curl(web: str) -> list[str]:
-    """Returns the lines of the command that books a room from now on for two nights."""
-    start = datetime.now(UTC).replace(second=0, microsecond=0)
+def first_curl(web: str, reservation_id: str, start: datetime) -> list[str]:
+    """Returns the lines of the command that books a room from `start` on for two nights."""
     booking = {
-        "reservationId": RESERVATION,
+        "reservationId": reservation_id,
         "propertyId": places.HOTEL_SILK.property_id,
         "rooms": [_room().room_id],
         "validFrom": _iso(start),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -14,7 +14,7 @@ from lockservice.demo import moved_clock
 from lockservice.demo.moved_clock import ClockState
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_SPAN = re.compile(r"(-?)((?:\d+[dhms])+)")
+_SPAN = re.compile(r"(?:\d+[dhms])+")
 
 
 class Command(BaseCommand):
@@ -25,8 +25,8 @@ class Command(BaseCommand):
         what.add_parser("show", help="say what time it is")
         stop = what.add_parser("stop", help="stand still at an instant, such as 2026-05-01T14:00:00+04:30")
         stop.add_argument("instant", type=_instant)
-        advance = what.add_parser("advance", help="move on by 2h, 30m, 1d12h; backwards with a minus sign")
-        advance.add_argument("span", type=_span)
+        for name, direction in (("advance", "on"), ("back", "back")):
+            what.add_parser(name, help=f"move {direction} by 2h, 30m, 1d12h").add_argument("span", type=_span)
         what.add_parser("run", help="run on from where it stands")
         what.add_parser("real", help="go back to real time")
 
@@ -44,6 +44,8 @@ class Command(BaseCommand):
                 return moved_clock.stop_at(options["instant"])
             case "advance":
                 return moved_clock.advance(options["span"])
+            case "back":
+                return moved_clock.advance(-options["span"])
             case "run":
                 return moved_clock.run()
             case "real":
@@ -53,7 +55,7 @@ class Command(BaseCommand):
 
 
 def _sentence(state: ClockState) -> str:
-    text = state.now.isoformat(timespec="seconds")
+    text = state.now.astimezone(UTC).isoformat(timespec="seconds")
     if state.stopped:
         return f"{text}, standing still"
     return f"{text}, real time" if state.is_real else f"{text}, running"
@@ -70,9 +72,7 @@ def _instant(text: str) -> datetime:
 
 
 def _span(text: str) -> timedelta:
-    found = _SPAN.fullmatch(text)
-    if found is None:
+    if _SPAN.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no span; write 2h, 30m or 1d12h")
-    parts = re.findall(r"(\d+)([dhms])", found[2])
-    span = sum((timedelta(**{_UNITS[unit]: int(number)}) for number, unit in parts), timedelta())
-    return -span if found[1] else span
+    parts = re.findall(r"(\d+)([dhms])", text)
+    return sum((timedelta(**{_UNITS[unit]: int(number)}) for number, unit in parts), timedelta())
