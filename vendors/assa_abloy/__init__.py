@@ -1,0 +1,1 @@
+"""ASSA ABLOY: Vostio Access Management in the cloud and Visionline on the property, behind one port."""

@@ -1,0 +1,56 @@
+"""Turns instants into the property's wall time as Visionline writes it, and back.
+
+One rule: outside this module every instant is aware UTC.
+Source: `yyyyMMdd'T'HHmm`, property-local, no zone (fact sheet §2.2, high confidence).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from vendors.port.types import Window
+
+_FORMAT = "%Y%m%dT%H%M"
+_OFFSET = re.compile(r"UTC(?:([+-])(\d{2}):(\d{2}))?")
+
+
+def read_zone(name: str) -> tzinfo:
+    """Reads an IANA name or `UTC±HH:MM`. Raises ValueError for anything else."""
+    found = _OFFSET.fullmatch(name)
+    if found:
+        minutes = int(found[2] or 0) * 60 + int(found[3] or 0)
+        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError("setting time_zone is no time zone") from error
+
+
+def to_wall(instant: datetime, zone: tzinfo) -> str:
+    """Returns the instant as wall time in whole minutes, such as `20260101T1430`; seconds are cut off."""
+    return instant.astimezone(zone).strftime(_FORMAT)
+
+
+def from_wall(text: str, zone: tzinfo) -> datetime:
+    """Reads wall time as an instant; the earlier one where the clock shows a time twice. Raises ValueError."""
+    return datetime.strptime(text, _FORMAT).replace(tzinfo=zone).astimezone(UTC)
+
+
+def is_twice(instant: datetime, zone: tzinfo) -> bool:
+    """Says whether the wall clock shows this time twice (the night summer time ends): the lock cannot tell which is meant."""
+    local = instant.astimezone(zone)
+    return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+
+
+def inside(window: Window, zone: tzinfo) -> tuple[str, str]:
+    """Returns start and end in wall time, cut to whole minutes so that the key never opens outside its window: the start is
+    rounded up, the end down. A window under a minute becomes the minute it ends in."""
+    start, end = window.valid_from, window.valid_until
+    if start.second or start.microsecond:
+        start = start.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    end = end.replace(second=0, microsecond=0)
+    if end <= start:
+        start = end - timedelta(minutes=1)
+    return to_wall(start, zone), to_wall(end, zone)

@@ -1,0 +1,234 @@
+"""The control side: put up houses, move the clock, lay a card on an encoder, hold one to a door, look inside.
+
+| request | body | effect |
+|---|---|---|
+| POST /seed | see below | puts up what is missing |
+| GET /dump?house=… | | the vendor's books, and apart from them locks, cards and phones |
+| POST /clock | `{"now": iso or null, "running"?}` | moves the time |
+| POST /faults | `{"path", "method"?, "status"?, "code"?, "drop"?, "times"?, "house"?}`; `{}` heals | breaks the next ones |
+| POST /try | `{"device", "kind", "value", "at"?}` | holds a card or phone to a door; `at` leaves no trace |
+| POST /place | `{"house", "encoder", "serial" or null}` | lays a card on an encoder, or takes it away |
+| POST /phones | `{"house"?, "invitationCode"}` or `{"endpointId", "offline"}` | redeems an invitation; takes the network away |
+| POST /doors | `{"device", "online"?, "reachable"?, "clockSkewS"?, "removed"?}` | changes a door |
+| POST /maintenance | `{"house", "from", "until"}` | announces a window |
+| GET /calls?limit=… | | requests, newest last, and how many concerned each door |
+| POST /reset | | forgets everything |
+
+A seed is `{"code", "clientId", "clientSecret", "username", "password", "webhookSecret"?, "timeZone"?, "rateLimit"?,
+"cardWaitMs"?, "issuesSlowly"?, "doors": [{"doorId", "name", "type"?, "online"?}], "encoders": [{"name", "feeds"?}]}`.
+
+One rule: no service knows this side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from .doors import Verdict, present, write_down
+from .http_server import Reply, Request
+from .model import Encoder, House, Image, Lock, Phone
+from .visionline_side import read_zone
+from .world import World, sync
+
+
+class Control:
+    """Serves the control port."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def handle(self, request: Request) -> Reply:
+        """Serves one request, under the world's lock."""
+        acts: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "/seed": self._seed,
+            "/dump": self._dump,
+            "/clock": self._clock,
+            "/faults": self._faults,
+            "/try": self._try,
+            "/place": self._place,
+            "/phones": self._phones,
+            "/doors": self._doors,
+            "/maintenance": self._maintenance,
+            "/calls": self._calls,
+            "/reset": self._reset,
+        }
+        try:
+            asked = dict(parse_qsl(request.target.partition("?")[2])) | request.json()
+            return Reply(200, acts[request.path](asked))
+        except (KeyError, ValueError, TypeError) as error:
+            return Reply(400, {"error": f"{type(error).__name__}: {error}"})
+
+    def _seed(self, body: dict[str, Any]) -> dict[str, Any]:
+        house = self._world.houses.setdefault(body["code"], House(body["code"]))
+        house.client_id, house.client_secret = body["clientId"], body["clientSecret"]
+        house.username, house.password = body["username"], body["password"]
+        house.webhook_secret = body.get("webhookSecret", house.webhook_secret)
+        house.zone = read_zone(body.get("timeZone", "UTC"))
+        house.rate_limit = body.get("rateLimit", house.rate_limit)
+        house.card_wait_s = body.get("cardWaitMs", house.card_wait_s * 1000) / 1000
+        house.issues_slowly = body.get("issuesSlowly", house.issues_slowly)
+        for row in body.get("doors", ()):
+            lock = house.locks.setdefault(row["doorId"], Lock(row["doorId"], row.get("name", row["doorId"])))
+            lock.kind = row.get("type", lock.kind)
+            lock.is_online = row.get("online", lock.is_online)
+        for row in body.get("encoders", ()):
+            house.encoders.setdefault(row["name"], Encoder(row["name"], feeds=row.get("feeds", False)))
+        return {"house": house.code, "doors": len(house.locks)}
+
+    def _dump(self, body: dict[str, Any]) -> dict[str, Any]:
+        wanted = body.get("house")
+        houses = [_dumped(h, self._world.clock.now()) for h in self._world.houses.values() if wanted in {None, h.code}]
+        return {"now": self._world.clock.now().isoformat(), "houses": houses}
+
+    def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._world.clock.move(body["now"], running=bool(body.get("running", True)))
+        return {"now": self._world.clock.now().isoformat()}
+
+    def _faults(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body:
+            self._world.faults.append({"path": "", "times": None, **body})
+        else:
+            self._world.faults.clear()
+        return {"faults": len(self._world.faults)}
+
+    def _try(self, body: dict[str, Any]) -> dict[str, Any]:
+        at = datetime.fromisoformat(body["at"]) if body.get("at") else None
+        try:
+            house, lock = self._world.door(str(body["device"]))
+        except KeyError:
+            return {"open": False, "why": "no_such_door"}
+        now = self._world.clock.now()
+        if body["kind"] == "mobile_app":
+            images = _on_phone(house, str(body["value"]), now)
+        else:
+            images = _on_card(house, lock, str(body["value"]))
+        verdict = present(self._world, house, lock, images, at or now, leaves_trace=at is None)
+        if at is None:
+            write_down(self._world, house, lock, body["kind"], verdict, now)
+        return _told(verdict)
+
+    def _place(self, body: dict[str, Any]) -> dict[str, Any]:
+        encoder = self._world.houses[body["house"]].encoders[body["encoder"]]
+        encoder.lying = body["serial"]
+        self._world.card_laid.notify_all()
+        return {"lying": encoder.lying}
+
+    def _phones(self, body: dict[str, Any]) -> dict[str, Any]:
+        for house in self._world.houses.values():
+            for phone in house.phones.values():
+                code = body.get("invitationCode")
+                if body.get("endpointId") == phone.endpoint_id or code in phone.codes:
+                    if code:
+                        _enrol(phone)
+                    phone.is_offline = body.get("offline", phone.is_offline)
+                    sync(house, phone, self._world.clock.now())
+                    return {"endpointId": phone.endpoint_id, "status": phone.status}
+        raise KeyError("no such phone or invitation")
+
+    def _doors(self, body: dict[str, Any]) -> dict[str, Any]:
+        house, lock = self._world.door(str(body["device"]))
+        lock.is_online = body.get("online", lock.is_online)
+        lock.is_reachable = body.get("reachable", lock.is_reachable)
+        lock.clock_skew_s = body.get("clockSkewS", lock.clock_skew_s)
+        if body.get("removed"):
+            del house.locks[lock.door_id]
+        return {"device": lock.door_id}
+
+    def _maintenance(self, body: dict[str, Any]) -> dict[str, Any]:
+        start, until = datetime.fromisoformat(body["from"]), datetime.fromisoformat(body["until"])
+        self._world.houses[body["house"]].windows.append((start, until))
+        return {"windows": len(self._world.houses[body["house"]].windows)}
+
+    def _calls(self, body: dict[str, Any]) -> dict[str, Any]:
+        limit = int(body.get("limit", 1000))
+        return {"calls": self._world.calls[-limit:] if limit else [], "byDoor": dict(self._world.calls_by_door)}
+
+    def _reset(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._world.reset()
+        self._world.clock.move(None)
+        return {"ok": True}
+
+
+def _on_card(house: House, lock: Lock, serial: str) -> list[Image]:
+    """Returns what a card brings to a door: its image, and, where the door asks the vendor, the keys of its number."""
+    images = [house.cards[serial]] if serial in house.cards else []
+    if lock.is_online and lock.is_reachable:
+        images += [k.image() for k in house.keys.values() if k.serial == serial and k.status != "overwritten"]
+    return images
+
+
+def _on_phone(house: House, value: str, now: datetime) -> list[Image]:
+    """Returns what a phone brings. `value` is the holder's token (its invitation is redeemed on the way), or the endpoint's id,
+    with `#` and a key's tag where one key is meant."""
+    if value.startswith("{"):
+        token = json.loads(value)
+        endpoint, tag, code = str(token.get("endpointId")), str(token.get("key") or ""), token.get("invitationCode")
+    else:
+        endpoint, _, tag = value.partition("#")
+        code = None
+    phone = house.phones.get(endpoint)
+    if phone is None:
+        return []
+    if code in phone.codes:
+        _enrol(phone)
+    sync(house, phone, now)
+    images = sorted(phone.images.values(), key=lambda image: image.key_id)
+    return [image for image in images if not tag or _is_tagged(house, image, tag)]
+
+
+def _is_tagged(house: House, image: Image, tag: str) -> bool:
+    return house.keys[image.key_id].label.endswith(tag.removeprefix("c-"))
+
+
+def _enrol(phone: Phone) -> None:
+    phone.status, phone.codes = "ready", []
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    return {"open": verdict.is_open, "why": verdict.why}
+
+
+def _dumped(house: House, now: datetime) -> dict[str, Any]:
+    return {
+        "house": house.code,
+        "vendor": [
+            {
+                "id": key.id,
+                "kind": key.kind,
+                "status": key.status_at(now),
+                "version": key.version,
+                "guest": list(key.guest),
+                "common": list(key.common),
+                "from": key.start.isoformat(),
+                "until": key.end.isoformat(),
+                "label": key.label,
+                "serial": key.serial,
+                "endpointId": key.endpoint_id,
+                "stays": dict(key.stays),
+            }
+            for key in house.keys.values()
+        ],
+        "locks": [
+            {"device": k.door_id, "name": k.name, "kind": k.kind, "online": k.is_online, "stay": k.stay, "log": len(k.log)}
+            for k in house.locks.values()
+        ],
+        "cards": {serial: _shown(image) for serial, image in house.cards.items()},
+        "phones": [
+            {"endpointId": p.endpoint_id, "status": p.status, "offline": p.is_offline, "keys": sorted(p.images)}
+            for p in house.phones.values()
+        ],
+    }
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    return {
+        "key": image.key_id,
+        "guest": list(image.guest),
+        "from": image.start.isoformat(),
+        "until": image.end.isoformat(),
+        "stays": dict(image.stays),
+    }

@@ -1,0 +1,107 @@
+"""What a lock does when a card or phone is held to it.
+
+| lock | decides by |
+|---|---|
+| off the network | the image on the card or phone, its own clock, and the newest stay it has seen |
+| on the network | the vendor's word of this moment, then the same |
+
+A key of a newer stay takes the room over: from then on keys of earlier stays are refused (fact sheet §1, high confidence). That
+a joiner of a newer stay, used before its first key, takes over as well is assumed.
+
+One rule: the time is the lock's own, clock error included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from .model import House, Image, Lock
+from .world import World, new_id
+
+OFFLINE_KINDS = frozenset({"rfid_card", "nfc_tag"})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether it opened, and the simulator's word for why; the key it was about, where one was recognised."""
+
+    is_open: bool
+    why: str
+    key_id: str | None = None
+
+
+def present(world: World, house: House, lock: Lock, images: list[Image], at: datetime, *, leaves_trace: bool) -> Verdict:
+    """Holds a card's or phone's images to a lock. The first that opens does; otherwise the last refusal tells why."""
+    verdict = Verdict(False, "unknown_credential")
+    for image in images:
+        verdict = _judge(house, lock, image, at)
+        if verdict.is_open:
+            if leaves_trace:
+                _learn(house, lock, image)
+            break
+    return verdict
+
+
+def write_down(world: World, house: House, lock: Lock, kind: str, verdict: Verdict, at: datetime) -> None:
+    """Notes an attempt in the lock's log; a lock on the network tells the vendor as well."""
+    key = house.keys.get(verdict.key_id or "")
+    entry: dict[str, Any] = {
+        "eventId": new_id("ev-"),
+        "type": "access.granted" if verdict.is_open else "access.denied",
+        "environmentId": house.code,
+        "occurredAt": (at + timedelta(seconds=lock.clock_skew_s)).isoformat(),
+        "data": {
+            "doorId": lock.door_id,
+            "doorKind": lock.kind,
+            "kind": kind,
+            "label": key.label if key else None,
+            "reason": None if verdict.is_open else verdict.why,
+        },
+    }
+    lock.log.append(entry)
+    if lock.is_online and lock.is_reachable:
+        house.events.append(entry)
+
+
+def _judge(house: House, lock: Lock, image: Image, at: datetime) -> Verdict:
+    current = image
+    if lock.is_online and lock.is_reachable:
+        key = house.keys.get(image.key_id)
+        if key is None:
+            return Verdict(False, "unknown_credential")
+        if key.status != "active":
+            return Verdict(False, key.status, key.id)
+        current = key.image()
+    if not _is_for(lock, current):
+        return Verdict(False, "unknown_credential", current.key_id)
+    wall = at + timedelta(seconds=lock.clock_skew_s)
+    if not current.start <= wall < current.end:
+        return Verdict(False, "outside_validity", current.key_id)
+    if lock.kind == "guest" and current.stays[lock.door_id] < lock.stay:
+        return Verdict(False, "overridden", current.key_id)
+    return Verdict(True, "granted", current.key_id)
+
+
+def _is_for(lock: Lock, image: Image) -> bool:
+    if lock.kind == "guest":
+        return lock.door_id in image.guest
+    if lock.kind == "common":
+        return lock.door_id in image.common
+    return bool(image.guest)  # entrances and elevators follow from the room
+
+
+def _learn(house: House, lock: Lock, image: Image) -> None:
+    """The lock takes over a newer stay. Only a lock on the network tells the vendor that earlier keys are over."""
+    online = lock.is_online and lock.is_reachable
+    stays = house.keys[image.key_id].stays if online else image.stays
+    number = stays.get(lock.door_id, 0)
+    if lock.kind != "guest" or number <= lock.stay:
+        return
+    lock.stay = number
+    if online:
+        for key in house.keys.values():
+            if key.status in {"active", "suspended"} and key.stays.get(lock.door_id, number) < number:
+                key.status = "overridden"
+                key.version += 1

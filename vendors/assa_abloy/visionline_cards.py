@@ -1,0 +1,214 @@
+"""Keys of a Visionline server: made, read, found, withdrawn. The wire's paths and field names stand here and nowhere else.
+
+| call | confidence |
+|---|---|
+| `POST /api/v1/cards?action=encode&encoder=…` with `override`, `autoJoin`, `overwriteValidCard` | high |
+| flag `sendOnline` | medium |
+| `POST /api/v1/cards?autoJoin=true` with `serialNumbers` | high |
+| `GET /api/v1/cards?guestDoor=&validTime=`, `?serialNumber=` | medium |
+| `GET` and `DELETE /api/v1/cards/{id}`, `action=mobile`, `joins` | low: in the manual's contents, spelling assumed |
+
+One rule: Visionline keeps no idempotency key, so every key carries our label and is looked for before it is asked for
+again.
+Source: fact sheet §2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Any
+
+from vendors.port.secrets import VendorRef
+from vendors.port.types import CredentialKind, Holder, Window
+from vendors.support.marks import tag_of
+
+from .calls import Call
+from .errors import GONE, Refused
+from .keys import Listed, tag_in
+from .local_time import from_wall, inside, to_wall
+from .settings import VisionlineSettings
+from .visionline_client import VisionlineClient
+
+CARDS_PATH = "/api/v1/cards"
+CARD_FORMAT = "rfid48"
+VALID = "valid"
+_REF = "vln:"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A key as the server tells it; a phone's key is one too. `serial` is the card's number where the server knows it."""
+
+    id: str
+    status: str
+    kind: CredentialKind
+    doors: Listed
+    window: Window
+    label: str
+    serial: str | None = field(default=None, repr=False)
+    endpoint_id: str | None = None
+    invitation_code: str | None = None
+    is_delivered: bool = False
+
+    @property
+    def ref(self) -> VendorRef:
+        """Returns it as the port carries it."""
+        return VendorRef(f"{_REF}{self.id}")
+
+    @property
+    def is_live(self) -> bool:
+        """Says whether it can open now or later."""
+        return self.status == VALID
+
+    @property
+    def tag(self) -> str | None:
+        """Returns our credential's tag; None on a stranger's key."""
+        return tag_in(self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A key to make. `joins` names the key whose stay it shares; without one it overrides or joins the running stay."""
+
+    kind: CredentialKind
+    doors: Listed
+    window: Window
+    label: str
+    overrides: bool = False
+    joins: str | None = None
+    serial: str | None = field(default=None, repr=False)
+    receiver: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Cards:
+    """The server's keys. Every call raises Refused, Unclear or a LockError (see VisionlineClient.ask)."""
+
+    def __init__(self, client: VisionlineClient, settings: VisionlineSettings) -> None:
+        self._client = client
+        self._settings = settings
+
+    @property
+    def zone(self) -> tzinfo:
+        """The property's wall time."""
+        return self._settings.zone
+
+    def make(self, call: Call, wanted: Wanted) -> Card:
+        """Makes a key: on the card lying on the encoder, for a card whose number is known, or for a phone."""
+        flags: dict[str, str] = {}
+        if wanted.overrides:
+            flags["override"] = "true"
+        elif wanted.joins is None:
+            flags["autoJoin"] = "true"
+        start, end = inside(wanted.window, self.zone)
+        operations = [{"operation": "guest", "doors": list(wanted.doors.guest)}]
+        if wanted.doors.common:
+            operations.append({"operation": "common", "doors": list(wanted.doors.common)})
+        body: dict[str, object] = {
+            "startTime": start,
+            "expireTime": end,
+            "format": CARD_FORMAT,
+            "doorOperations": operations,
+            "label": wanted.label,
+        }
+        if wanted.joins is not None:
+            body["joins"] = [wanted.joins]
+        limit_s = None
+        if wanted.kind is CredentialKind.MOBILE_APP:
+            flags["action"] = "mobile"
+            body["endpoint"] = dict(wanted.receiver)
+        elif wanted.serial is not None:
+            flags |= {"sendOnline": "true", "overwriteValidCard": "true"}
+            body["serialNumbers"] = [wanted.serial]
+        else:
+            if self._settings.encoder is None:
+                raise Refused(0, "encoder_unknown", "setting encoder is missing")
+            flags |= {"action": "encode", "encoder": self._settings.encoder}
+            limit_s = self._settings.encode_timeout_s
+        body["keyKind"] = wanted.kind.value
+        return self._read(self._client.ask(call, "POST", CARDS_PATH, query=flags, body=body, limit_s=limit_s).body)
+
+    def read(self, call: Call, card_id: str) -> Card | None:
+        """Reads one key; None for one that is not there."""
+        try:
+            return self._read(self._client.ask(call, "GET", f"{CARDS_PATH}/{card_id}").body)
+        except Refused as refused:
+            if refused.code in GONE:
+                return None
+            raise
+
+    def at_door(self, call: Call, door: str, at: datetime) -> list[Card]:
+        """Returns the keys valid for a room at an instant. Raises Refused `door_unknown`."""
+        query = {"guestDoor": door, "validTime": to_wall(at, self.zone)}
+        rows = self._client.ask(call, "GET", CARDS_PATH, query=query).body.get("items") or []
+        return [self._read(row) for row in rows]
+
+    def of_credential(self, call: Call, credential_id: str, doors: Sequence[str], window: Window) -> list[Card]:
+        """Looks at each room for the credential's live keys: at the window's start, and at its end where that shows none."""
+        tag = tag_of(credential_id)
+        found: dict[str, Card] = {}
+        for door in doors:
+            for at in (window.valid_from, window.valid_until):
+                try:
+                    rows = [c for c in self.at_door(call, door, _within(at, window)) if c.tag == tag and c.is_live]
+                except Refused as refused:
+                    if refused.code != "door_unknown":
+                        raise
+                    break
+                found |= {card.id: card for card in rows}
+                if rows:
+                    break
+        return list(found.values())
+
+    def withdraw(self, call: Call, card: Card) -> None:
+        """Cancels a key; one that is not there counts as cancelled."""
+        try:
+            self._client.ask(call, "DELETE", f"{CARDS_PATH}/{card.id}", query={"sendOnline": "true"})
+        except Refused as refused:
+            if refused.code not in GONE:
+                raise
+
+    def invite(self, call: Call, card: Card, receiver: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """Mints an invitation for a phone whose earlier one was lost: endpoint and code."""
+        body = self._client.ask(call, "POST", "/api/v1/endpoints", body=receiver).body
+        return _text(body, "endpointId"), _text(body, "invitationCode")
+
+    def _read(self, row: Mapping[str, Any]) -> Card:
+        operations = {str(op["operation"]): tuple(op["doors"]) for op in row.get("doorOperations") or []}
+        serials = row.get("serialNumbers") or []
+        mobile = row.get("endpoint") or {}
+        start, end = from_wall(str(row["startTime"]), self.zone), from_wall(str(row["expireTime"]), self.zone)
+        return Card(
+            id=str(row["id"]),
+            status=str(row.get("status") or VALID),
+            kind=CredentialKind(row["keyKind"]) if row.get("keyKind") else CredentialKind.RFID_CARD,
+            doors=Listed(operations.get("guest", ()), operations.get("common", ())),
+            window=Window(start, end),
+            label=str(row.get("label") or ""),
+            serial=str(serials[0]) if serials else None,
+            endpoint_id=_text(mobile, "endpointId"),
+            invitation_code=_text(mobile, "invitationCode"),
+            is_delivered=bool(mobile.get("delivered")),
+        )
+
+
+def receiver_of(holder: Holder) -> dict[str, str]:
+    """Returns whom a phone's key goes to."""
+    return {"phoneE164": holder.phone_e164} if holder.phone_e164 else {"appUserRef": holder.id}
+
+
+def card_id_in(ref: VendorRef | None) -> str | None:
+    """Reads a reference; None for none, and for one that is not Visionline's."""
+    text = ref.reveal() if ref is not None else ""
+    return text.removeprefix(_REF) if text.startswith(_REF) else None
+
+
+def _within(at: datetime, window: Window) -> datetime:
+    """Keeps an instant inside a window of whole minutes."""
+    return at if at < window.valid_until else window.valid_until - (window.valid_until - window.valid_from) / 2
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return str(value) if value else None

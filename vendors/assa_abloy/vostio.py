@@ -1,0 +1,477 @@
+"""LockPort against Vostio access grants.
+
+| verb | supported | how |
+|---|---|---|
+| issue mobile_app, rfid_card, nfc_tag | yes | one grant for all doors; `new` and `replacement` override, `additional` joins |
+| issue pin_code, qr_code | no | the locks have no keypad and read no codes |
+| update, suspend, unsuspend | yes | a change of the grant under its version |
+| revoke | yes | withdraw; for part of the doors, a change |
+| Resume | yes | issuing is asynchronous: 202 ends as deferred, the issuing request is asked after |
+| Lookup, Inventory, Records, Webhook | yes | our mark in the label, our tag in the external reference |
+
+One rule: one credential is one grant. Stand-alone locks hear of a change from the next key used there, so what was accepted is
+reported as propagating for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from vendors.port.errors import CredentialExpired, DeviceNotPaired, KeyIssueFailed, KeyRevokeFailed, LockError
+from vendors.port.manifest import AdapterContext
+from vendors.port.types import (
+    AccessRecord,
+    AdapterDescription,
+    Artifact,
+    CallMeta,
+    CallResult,
+    CredentialHandle,
+    CredentialKind,
+    DeviceHealth,
+    Door,
+    DoorResult,
+    FoundKey,
+    FoundPage,
+    Holder,
+    Intent,
+    IssueInput,
+    IssueResult,
+    LockDevice,
+    Outcome,
+    Propagation,
+    RevokeReason,
+    SuspendReason,
+    UpdateInput,
+    Warning,  # noqa: A004 - the contract calls it so
+)
+from vendors.support.marks import tag_of
+from vendors.support.per_door import settle
+from vendors.support.tokens import TokenSource
+
+from . import vostio_push
+from .calls import Call
+from .errors import Refused, Unclear
+from .keys import (
+    CARD_KINDS,
+    capabilities_of,
+    card_artifact,
+    check_card,
+    choose_kind,
+    external_id,
+    gone,
+    label_of,
+    listed,
+    mark_in,
+    phone_artifact,
+    reached,
+    refused_door,
+    vendor_id,
+)
+from .manifest import MANIFEST
+from .settings import VostioSettings
+from .vostio_client import VostioClient
+from .vostio_grants import Grant, Grants, instant_text, read_grant
+
+STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
+DOOR_KINDS = {"GuestDoor": "guest", "CommonDoor": "common", "EntranceDoor": "entrance", "Elevator": "elevator"}
+POLL_PAUSE_S = 0.5
+EVENT_PAGES_MAX = 50
+_READ = CallMeta("read", priority=3)
+
+T = TypeVar("T")
+
+
+class VostioPort:
+    """LockPort of one environment. `token_source` takes the place of the configured login."""
+
+    def __init__(self, settings: VostioSettings, context: AdapterContext, token_source: TokenSource | None = None) -> None:
+        self._settings = settings
+        self._context = context
+        self._client = VostioClient(settings, context, token_source)
+        self._grants = Grants(self._client)
+
+    def issue_credential(self, request: IssueInput) -> IssueResult:
+        """Gives a key at all doors in one grant. Repeatable under the same idempotency key."""
+        kind = choose_kind(request.preferred_kinds)
+        check_card(kind, listed(request.doors, request.scope.areas, self._settings.common_doors))
+        return self._asked(Call(request.meta), lambda call: self._issue(call, request, kind))
+
+    def update_credential(self, request: UpdateInput) -> CallResult:
+        """Changes window and doors in one change of the grant. While an added door is refused, the removal waits."""
+        return self._asked(Call(request.meta), lambda call: self._update(call, request))
+
+    def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
+        """Withdraws the grant, or takes these doors out of it where others remain."""
+        return self._asked(Call(meta, revoking=True), lambda call: self._revoke(call, handle, reason))
+
+    def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
+        """Makes the grant rest."""
+        return self._asked(Call(meta, revoking=True), lambda call: self._rest(call, handle, {"suspended": True}))
+
+    def unsuspend_credential(self, handle: CredentialHandle, meta: CallMeta) -> CallResult:
+        """Makes the grant open again in the handle's window. Raises CredentialExpired when that is over."""
+        if handle.window.valid_until <= self._context.clock.now():
+            raise CredentialExpired(MANIFEST.code, "the window is over")
+        fields = {"suspended": False, **_window_fields(handle)}
+        return self._asked(Call(meta), lambda call: self._rest(call, handle, fields))
+
+    def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
+        """Asks how an issue that was still under way has ended."""
+
+        def ask(call: Call) -> CallResult:
+            if not self._is_issued(call, resume_token, polls=1):
+                return self._deferred(call, handle.doors, resume_token, None)
+            grants = self._grants.of_handle(call, handle)
+            if not grants:
+                raise KeyIssueFailed(MANIFEST.code, "the grant is gone")
+            return self._result(call, handle.doors, grants[0])
+
+        return self._asked(Call(meta), ask)
+
+    def list_devices(self, property_id: str) -> tuple[LockDevice, ...]:
+        """Lists the environment's doors, and notes its maintenance windows."""
+
+        def look(call: Call) -> tuple[LockDevice, ...]:
+            self._note_maintenance(call)
+            rows = self._client.ask(call, "GET", "/doors").body.get("items") or []
+            return tuple(_device(row) for row in rows)
+
+        return self._asked(Call(_READ), look)
+
+    def health_check(self, door: Door) -> DeviceHealth:
+        """Reads one door from the environment's list. It tells whether a networked lock answers; battery and clock come with
+        events only."""
+
+        def look(call: Call) -> DeviceHealth:
+            rows = self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body.get("items") or []
+            if not rows:
+                raise DeviceNotPaired(MANIFEST.code, "the door is not known", device_id=door.device_id)
+            now = self._context.clock.now()
+            return DeviceHealth(door.device_id, online=bool(rows[0].get("reachable", True)), checked_at=now)
+
+        return self._asked(Call(_READ), look)
+
+    def describe_adapter(self) -> AdapterDescription:
+        """Tells the best a lock can do."""
+        return AdapterDescription(MANIFEST.code, MANIFEST.capabilities)
+
+    def find(self, handle: CredentialHandle, meta: CallMeta) -> tuple[FoundKey, ...]:
+        """Returns the credential's grant at each of the handle's doors."""
+
+        def look(call: Call) -> tuple[FoundKey, ...]:
+            grants = self._grants.of_credential(call, handle.credential_id)
+            return tuple(_found(door, grant) for door in handle.doors for grant in grants if grant.doors.names(door))
+
+        return self._asked(Call(meta), look)
+
+    def list_keys(self, door: Door, cursor: str | None) -> FoundPage:
+        """Returns one page of the door's live grants, ours and strangers'."""
+
+        def look(call: Call) -> FoundPage:
+            grants, after = self._grants.page(call, {"doorId": vendor_id(door)}, cursor)
+            return FoundPage(tuple(_found(door, grant) for grant in grants if grant.is_live), after)
+
+        return self._asked(Call(_READ), look)
+
+    def list_records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
+        """Returns what a networked door reported in the span, oldest first; other locks report only when read out."""
+
+        def look(call: Call) -> tuple[AccessRecord, ...]:
+            found: list[AccessRecord] = []
+            query = {"doorId": vendor_id(door), "from": instant_text(since), "until": until.isoformat()}
+            for _ in range(EVENT_PAGES_MAX):
+                body = self._client.ask(call, "GET", "/events", query=query).body
+                found += vostio_push.records_in(body.get("items") or [])
+                if not body.get("next"):
+                    break
+                query["after"] = str(body["next"])
+            span = [record for record in found if since <= record.attempted_at < until]
+            return tuple(sorted(span, key=lambda record: record.attempted_at))
+
+        return self._asked(Call(_READ), look)
+
+    def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
+        """Says whether the push is signed with a webhook secret of the environment; without one none is."""
+        return vostio_push.is_genuine(headers, body, self._settings.webhook_secrets, now)
+
+    def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
+        """Reads the openings in a push; other events hold none. Raises ValueError for a body that is no push."""
+        return vostio_push.read_push(body)
+
+    # --- one verb, inside
+
+    def _issue(self, call: Call, request: IssueInput, kind: CredentialKind) -> IssueResult:
+        killed = self._others(call, request) if request.intent is Intent.REPLACEMENT else ()
+        grant: Grant | None = None
+        refused: dict[str, LockError] = {}
+        if call.meta.attempt > 1:
+            grant = next(iter(self._grants.of_credential(call, request.credential_id)), None)
+        if grant is None:
+            grant, refused = self._make(call, request, kind)
+        elif missing := [door for door in request.doors if not grant.doors.names(door)]:
+            grant, refused = self._changed(call, grant, {}, missing, ())
+        waits = grant.issuing_request_id if grant is not None and grant.status == "issuing" else None
+        if waits is not None and not self._is_issued(call, waits, polls=self._settings.issue_polls):
+            result = self._deferred(call, request.doors, waits, grant, refused)
+        elif grant is None:
+            result = CallResult(self._settled(request.doors, None, refused), calls=call.requests)
+        else:
+            result = self._result(call, request.doors, grant, refused, is_new=True)
+        return IssueResult(
+            doors=result.doors,
+            warnings=_warnings(kind, grant),
+            calls=call.requests,
+            resume_token=result.resume_token,
+            also_killed=killed,
+            kind=kind,
+            artifact=self._artifact(call, request, kind, grant),
+        )
+
+    def _make(self, call: Call, request: IssueInput, kind: CredentialKind) -> tuple[Grant | None, dict[str, LockError]]:
+        """Asks for the grant, leaving out doors the environment does not know. Returns it and the refused doors."""
+        refused: dict[str, LockError] = {}
+        while doors := [door for door in request.doors if door.device_id not in refused]:
+            body = self._body(request, kind, doors)
+            try:
+                answer = self._grants.make(call, body, call.meta.idempotency_key)
+            except Refused as no:
+                named = _named(doors, no)
+                if not named:
+                    raise
+                refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
+                continue
+            return _grant_of(answer.body, body), refused
+        return None, refused
+
+    def _body(self, request: IssueInput, kind: CredentialKind, doors: Sequence[Door]) -> dict[str, object]:
+        names = listed(doors, request.scope.areas, self._settings.common_doors)
+        body: dict[str, object] = {
+            "propertyId": self._settings.property_id,
+            "externalRef": tag_of(request.credential_id),
+            "kind": kind.value,
+            "stay": {"mode": STAY_MODE[request.intent]},
+            "guestDoors": list(names.guest),
+            "commonDoors": list(names.common),
+            "validFrom": instant_text(request.window.valid_from),
+            "validUntil": instant_text(request.window.valid_until),
+            "label": label_of(request.meta.idempotency_key, request.credential_id),
+        }
+        if kind is CredentialKind.MOBILE_APP:
+            body["endpoint"] = _receiver(request.holder)
+        elif self._settings.encoder:
+            body["encoderId"] = self._settings.encoder
+        else:
+            raise KeyIssueFailed(MANIFEST.code, "setting encoder is missing, and cards need one", retriable=False)
+        return body
+
+    def _update(self, call: Call, request: UpdateInput) -> CallResult:
+        handle = request.handle
+        every = (*handle.doors, *request.added, *request.removed)
+        grants = self._grants.of_handle(call, replace(handle, doors=every))
+        if not grants:
+            if not handle.doors and not request.added:
+                return CallResult(tuple(gone(d, handle.window.valid_until) for d in every), calls=call.requests)
+            raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
+        fields = _window_fields(handle)
+        grant, refused = self._changed(call, grants[0], fields, request.added, request.removed)
+        until = handle.window.valid_until
+        kept = self._settled((*handle.doors, *request.added), grant, refused, until=until)
+        waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
+        removed = [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
+        return CallResult(settle((*kept, *removed)), calls=call.requests)
+
+    def _changed(
+        self, call: Call, grant: Grant, fields: Mapping[str, object], added: Sequence[Door], removed: Sequence[Door]
+    ) -> tuple[Grant, dict[str, LockError]]:
+        """Changes a grant, leaving out added doors the environment does not know; then nothing is removed either."""
+        refused: dict[str, LockError] = {}
+        while True:
+            fresh = listed([door for door in added if door.device_id not in refused])
+            doors = grant.doors.with_doors(fresh)
+            if not refused:
+                doors = doors.without(listed(removed))
+            change = dict(fields)
+            if doors != grant.doors:
+                change |= {"guestDoors": list(doors.guest), "commonDoors": list(doors.common)}
+                change |= {"overrideGuestDoors": [door for door in fresh.guest if door not in grant.doors.guest]}
+            if not change:
+                return grant, refused
+            try:
+                return self._grants.change(call, grant, change), refused
+            except Refused as no:
+                named = _named([door for door in added if door.device_id not in refused], no)
+                if not named:
+                    raise
+                refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
+
+    def _revoke(self, call: Call, handle: CredentialHandle, reason: RevokeReason) -> CallResult:
+        until = handle.window.valid_until
+        for grant in self._grants.of_handle(call, handle):
+            left = grant.doors.without(listed(handle.doors))
+            if left.guest:
+                self._grants.change(call, grant, {"guestDoors": list(left.guest), "commonDoors": list(left.common)})
+            else:
+                until = self._grants.withdraw(call, grant, reason.value) or until
+        return CallResult(tuple(gone(door, until) for door in handle.doors), calls=call.requests)
+
+    def _rest(self, call: Call, handle: CredentialHandle, fields: Mapping[str, object]) -> CallResult:
+        grants = self._grants.of_handle(call, handle)
+        if not grants:
+            if fields["suspended"]:
+                return CallResult(tuple(gone(d, handle.window.valid_until) for d in handle.doors), calls=call.requests)
+            raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
+        return self._result(call, handle.doors, self._grants.change(call, grants[0], fields), until=handle.window.valid_until)
+
+    # --- parts of answers
+
+    def _result(
+        self,
+        call: Call,
+        doors: Sequence[Door],
+        grant: Grant,
+        refused: Mapping[str, LockError] | None = None,
+        *,
+        is_new: bool = False,
+        until: datetime | None = None,
+    ) -> CallResult:
+        return CallResult(settle(self._settled(doors, grant, refused or {}, is_new=is_new, until=until)), calls=call.requests)
+
+    def _settled(
+        self,
+        doors: Sequence[Door],
+        grant: Grant | None,
+        refused: Mapping[str, LockError],
+        *,
+        is_new: bool = False,
+        until: datetime | None = None,
+    ) -> tuple[DoorResult, ...]:
+        rows = []
+        for door in doors:
+            if grant is None or door.device_id in refused:
+                error = refused.get(door.device_id) or KeyIssueFailed(MANIFEST.code, "no door took the key", retriable=False)
+                rows.append(refused_door(door, error))
+                continue
+            propagation, not_after = _arrived(grant) if is_new else reached(door, until or grant.window.valid_until)
+            rows.append(DoorResult(door.device_id, Outcome.DONE, grant.ref, propagation, not_after))
+        return settle(tuple(rows)) if grant is None else tuple(rows)
+
+    def _deferred(
+        self,
+        call: Call,
+        doors: Sequence[Door],
+        token: str,
+        grant: Grant | None,
+        refused: Mapping[str, LockError] | None = None,
+    ) -> CallResult:
+        rows = [
+            refused_door(door, refused[door.device_id])
+            if refused and door.device_id in refused
+            else DoorResult(door.device_id, Outcome.DEFERRED, grant.ref if grant else door.ref, Propagation.PROPAGATING)
+            for door in doors
+        ]
+        return CallResult(tuple(rows), calls=call.requests, resume_token=token)
+
+    def _is_issued(self, call: Call, request_id: str, *, polls: int) -> bool:
+        """Asks after an issuing request up to `polls` times. Raises Refused when it failed or ran out of time."""
+        for number in range(polls):
+            if number:
+                self._context.sleep(POLL_PAUSE_S)
+            status, _, code = self._grants.issuing(call, request_id)
+            if status == "done":
+                return True
+            if status in {"failed", "expired"}:
+                raise Refused(200, code or "card_timeout", f"the issuing request has {status}")
+        return False
+
+    def _artifact(self, call: Call, request: IssueInput, kind: CredentialKind, grant: Grant | None) -> Artifact | None:
+        if grant is None:
+            return None
+        if kind in CARD_KINDS:
+            return card_artifact(self._settings.encoder, request.doors)
+        endpoint, code = grant.endpoint_id, grant.invitation_code
+        if code is None and grant.endpoint_status == "invited":  # the answer that carried the code was lost
+            endpoint, code = self._grants.invite(call, _receiver(request.holder))
+        return phone_artifact(endpoint, code, request.credential_id)
+
+    def _others(self, call: Call, request: IssueInput) -> tuple[str, ...]:
+        """Returns the tags of keys an overriding key kills beside the one it replaces."""
+        own = {tag_of(request.credential_id)}
+        if request.replaces is not None:
+            own.add(tag_of(request.replaces.credential_id))
+        tags: set[str] = set()
+        for name in listed(request.doors).guest:
+            for grant in self._grants.list_all(call, {"doorId": name}):
+                if grant.is_live and grant.tag not in own and _overlap(grant, request):
+                    tags.add(grant.tag)
+        return tuple(sorted(tag for tag in tags if tag))
+
+    def _note_maintenance(self, call: Call) -> None:
+        now = self._context.clock.now()
+        for row in self._client.ask(call, "GET", "/maintenance-windows").body.get("items") or []:
+            start, end = datetime.fromisoformat(row["from"]), datetime.fromisoformat(row["until"])
+            if start <= now < end:
+                self._client.close_until(end)
+
+    def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
+        try:
+            return act(call)
+        except Refused as refused:
+            raise self._client.error(call, refused) from refused
+        except Unclear as unclear:
+            # The environment keeps idempotency keys, and the next attempt looks before it asks again.
+            raise unclear.error from unclear
+
+
+def _grant_of(answer: Mapping[str, object], body: Mapping[str, object]) -> Grant:
+    """Reads the grant in the answer to its making, which repeats what was asked for only in part."""
+    return read_grant({**body, "version": 1, **answer})
+
+
+def _named(doors: Sequence[Door], refused: Refused) -> list[Door]:
+    if refused.code != "door_unknown":
+        return []
+    return [door for door in doors if vendor_id(door) in refused.doors]
+
+
+def _window_fields(handle: CredentialHandle) -> dict[str, object]:
+    return {"validFrom": instant_text(handle.window.valid_from), "validUntil": instant_text(handle.window.valid_until)}
+
+
+def _arrived(grant: Grant) -> tuple[Propagation, datetime | None]:
+    """A new key opens as soon as its holder has it: a card at once, a phone once it has fetched the key."""
+    if grant.kind in CARD_KINDS or grant.is_delivered:
+        return Propagation.CONFIRMED, None
+    return Propagation.PROPAGATING, grant.window.valid_until
+
+
+def _receiver(holder: Holder) -> dict[str, str]:
+    return {"phoneE164": holder.phone_e164} if holder.phone_e164 else {"appUserRef": holder.id}
+
+
+def _warnings(kind: CredentialKind, grant: Grant | None) -> tuple[Warning, ...]:
+    if kind is not CredentialKind.MOBILE_APP or grant is None or grant.endpoint_status != "invited":
+        return ()
+    return (Warning("APP_INVITATION", "the guest's app must redeem its invitation before the key reaches the phone"),)
+
+
+def _overlap(grant: Grant, request: IssueInput) -> bool:
+    return grant.window.valid_from < request.window.valid_until and request.window.valid_from < grant.window.valid_until
+
+
+def _found(door: Door, grant: Grant) -> FoundKey:
+    return FoundKey(door.external_id, grant.ref, grant.kind, grant.window, mark_in(grant.label))
+
+
+def _device(row: Mapping[str, object]) -> LockDevice:
+    is_online = bool(row.get("online"))
+    kind = DOOR_KINDS.get(str(row.get("type")), "guest")
+    return LockDevice(
+        external_id=external_id(kind, str(row.get("pmsId") or row.get("doorNumber") or "")),
+        label=str(row.get("doorName") or ""),
+        online=bool(row.get("reachable", True)) if is_online else True,
+        capabilities=capabilities_of(is_online=is_online),
+        has_remote=is_online,
+    )

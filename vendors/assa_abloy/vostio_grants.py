@@ -1,0 +1,183 @@
+"""Grants of a Vostio environment: read, found, made, changed, withdrawn. The wire's field names stand here and nowhere else.
+
+One rule: a grant is found by our credential's tag, so that a lost answer never makes a second one.
+Contract: fact sheet §3.2 (proposed, low confidence). Assumed beyond it: `validFrom` and `overrideGuestDoors` in a change, and
+`issuingRequestId` on a grant that is still being issued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from vendors.port.secrets import VendorRef
+from vendors.port.types import CredentialHandle, CredentialKind, Window
+from vendors.support.marks import tag_of
+
+from .calls import Call
+from .errors import GONE, Answer, Refused
+from .keys import Listed
+from .vostio_client import VostioClient
+
+LIVE = ("issuing", "active", "suspended")
+PAGE_SIZE = 100
+MAX_PAGES = 50
+_REF = "vst:"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A grant as the environment tells it."""
+
+    id: str
+    status: str
+    version: int
+    kind: CredentialKind
+    doors: Listed
+    window: Window
+    label: str
+    tag: str
+    endpoint_id: str | None = None
+    endpoint_status: str | None = None
+    invitation_code: str | None = None
+    is_delivered: bool = False
+    issuing_request_id: str | None = None
+
+    @property
+    def ref(self) -> VendorRef:
+        """Returns it as the port carries it."""
+        return VendorRef(f"{_REF}{self.id}")
+
+    @property
+    def is_live(self) -> bool:
+        """Says whether it can open now or later."""
+        return self.status in LIVE
+
+
+def instant_text(instant: datetime) -> str:
+    """Returns an instant as the wire has it, such as `2026-01-01T14:30:00Z`; parts of a second are cut off."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Grants:
+    """The environment's grants. Every call raises Refused, Unclear or a LockError (see VostioClient.ask)."""
+
+    def __init__(self, client: VostioClient) -> None:
+        self._client = client
+
+    def make(self, call: Call, body: Mapping[str, object], key: str) -> Answer:
+        """Asks for a grant: 201 made, 202 being made."""
+        return self._client.ask(call, "POST", "/access-grants", body=body, key=key)
+
+    def read(self, call: Call, grant_id: str) -> Grant | None:
+        """Reads one grant; None for one that is not there."""
+        try:
+            return read_grant(self._client.ask(call, "GET", f"/access-grants/{grant_id}").body)
+        except Refused as refused:
+            if refused.code in GONE:
+                return None
+            raise
+
+    def list_all(self, call: Call, query: Mapping[str, str]) -> list[Grant]:
+        """Reads every page of a list."""
+        found: list[Grant] = []
+        token: str | None = None
+        for _ in range(MAX_PAGES):
+            page, token = self.page(call, query, token)
+            found += page
+            if token is None:
+                break
+        return found
+
+    def page(self, call: Call, query: Mapping[str, str], token: str | None) -> tuple[list[Grant], str | None]:
+        """Reads one page of a list of live grants, and the token of the next."""
+        asked = {"status": ",".join(LIVE), "pageSize": str(PAGE_SIZE), **query}
+        if token:
+            asked["pageToken"] = token
+        body = self._client.ask(call, "GET", "/access-grants", query=asked).body
+        after = body.get("nextPageToken")
+        return [read_grant(row) for row in body.get("items") or []], str(after) if after else None
+
+    def of_credential(self, call: Call, credential_id: str) -> list[Grant]:
+        """Returns the live grants of a credential of ours: one, none, or more where something went wrong before."""
+        return [g for g in self.list_all(call, {"externalRef": tag_of(credential_id)}) if g.is_live]
+
+    def of_handle(self, call: Call, handle: CredentialHandle) -> list[Grant]:
+        """Returns the live grants behind a handle: by reference where there is one, else by the credential's tag."""
+        ids = {ref for door in handle.doors if (ref := grant_id_in(door.ref))}
+        if not ids:
+            return self.of_credential(call, handle.credential_id)
+        found = [grant for grant_id in sorted(ids) if (grant := self.read(call, grant_id)) is not None]
+        return [grant for grant in found if grant.is_live]
+
+    def change(self, call: Call, grant: Grant, fields: Mapping[str, object]) -> Grant:
+        """Changes a grant. When somebody changed it in between, reads it anew and asks once more."""
+        try:
+            return self._patched(call, grant, fields)
+        except Refused as refused:
+            if refused.code != "version_stale":
+                raise
+        fresh = self.read(call, grant.id)
+        if fresh is None:
+            raise Refused(404, "not_found")
+        return self._patched(call, fresh, fields)
+
+    def withdraw(self, call: Call, grant: Grant, reason: str) -> datetime | None:
+        """Withdraws a grant. Returns until when a card may go on opening locks that are not on the network, None where the
+        environment names no such instant. A grant that is not there counts as withdrawn."""
+        try:
+            answer = self._client.ask(call, "DELETE", f"/access-grants/{grant.id}", query={"reason": reason})
+        except Refused as refused:
+            if refused.code in GONE:
+                return None
+            raise
+        not_after = answer.body.get("notAfter")
+        return datetime.fromisoformat(str(not_after)) if not_after else None
+
+    def invite(self, call: Call, receiver: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """Mints an invitation for a phone whose earlier one was lost: endpoint and code."""
+        body = self._client.ask(call, "POST", "/endpoints", body=receiver).body
+        return _text(body, "endpointId"), _text(body, "invitationCode")
+
+    def issuing(self, call: Call, request_id: str) -> tuple[str, str | None, str | None]:
+        """Asks after a request: its status, its grant, and the error's code where it failed."""
+        body = self._client.ask(call, "GET", f"/issuing-requests/{request_id}").body
+        error = body.get("error")
+        return str(body.get("status")), _text(body, "grantId"), _text(error if isinstance(error, dict) else {}, "code")
+
+    def _patched(self, call: Call, grant: Grant, fields: Mapping[str, object]) -> Grant:
+        path = f"/access-grants/{grant.id}"
+        return read_grant(self._client.ask(call, "PATCH", path, body=fields, version=grant.version).body)
+
+
+def grant_id_in(ref: VendorRef | None) -> str | None:
+    """Reads a reference; None for none, and for one that is not Vostio's."""
+    text = ref.reveal() if ref is not None else ""
+    return text.removeprefix(_REF) if text.startswith(_REF) else None
+
+
+def read_grant(row: Mapping[str, Any]) -> Grant:
+    """Reads a grant of the wire. Raises KeyError or ValueError for one that lacks a part."""
+    mobile = row.get("mobile") or {}
+    return Grant(
+        id=str(row["grantId"]),
+        status=str(row["status"]),
+        version=int(row["version"]),
+        kind=CredentialKind(row["kind"]),
+        doors=Listed(tuple(row.get("guestDoors") or ()), tuple(row.get("commonDoors") or ())),
+        window=Window(datetime.fromisoformat(row["validFrom"]), datetime.fromisoformat(row["validUntil"])),
+        label=str(row.get("label") or ""),
+        tag=str(row.get("externalRef") or ""),
+        endpoint_id=_text(mobile, "endpointId"),
+        endpoint_status=_text(mobile, "status"),
+        invitation_code=_text(mobile, "invitationCode"),
+        is_delivered=bool(mobile.get("delivered")),
+        issuing_request_id=_text(row, "issuingRequestId"),
+    )
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return str(value) if value else None
