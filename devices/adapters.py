@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -85,7 +88,40 @@ def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
 
 def _limiter(facts: InstallationFacts) -> CallLimiter:
     per_minute = facts.calls_per_minute or registry.manifest(facts.vendor).calls_per_minute
-    return SharedLimit(facts.vendor, facts.id, per_minute) if per_minute else NoLimit()
+    return CountedLimit(SharedLimit(facts.vendor, facts.id, per_minute) if per_minute else NoLimit())
+
+
+class Tally:
+    """How many requests left for vendors inside a `tally()` block."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+class CountedLimit:
+    """Passes on to the installation's limit and counts, for whom a verb itself does not tell how many requests it took."""
+
+    def __init__(self, limit: CallLimiter) -> None:
+        self._limit = limit
+
+    def acquire(self, calls: int, priority: int) -> None:
+        """Takes the calls as the limit allows. Raises as it does."""
+        self._limit.acquire(calls, priority)
+        if (open_tally := getattr(_tallies, "open", None)) is not None:
+            open_tally.calls += calls
+
+
+_tallies = threading.local()
+
+
+@contextmanager
+def tally() -> Iterator[Tally]:
+    """Counts the requests that this thread's vendor calls make inside the block. Blocks do not nest."""
+    _tallies.open = counted = Tally()
+    try:
+        yield counted
+    finally:
+        _tallies.open = None
 
 
 def _place(installation_id: str, place: tuple[str, str]) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ class VendorInstallation(models.Model):
     """One vendor set up at one property. Settings and secrets are sealed; limits None mean the vendor's own.
 
     lane_width bounds parallel calls where the vendor has no serial gateway; calls_per_minute and calls_per_month are limits.
+    firmware_minimum is the oldest firmware its locks should have; empty: not watched.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -26,6 +27,7 @@ class VendorInstallation(models.Model):
     lane_width = models.PositiveSmallIntegerField(null=True)
     calls_per_minute = models.PositiveIntegerField(null=True)
     calls_per_month = models.PositiveIntegerField(null=True)
+    firmware_minimum = models.CharField(max_length=40, blank=True)
     version = models.PositiveIntegerField(default=1)
     active = models.BooleanField(default=True)
 
@@ -41,7 +43,8 @@ class LockDevice(models.Model):
     """A lock at a door, as last read. `shared` doors (street door, gym) open for stays whose scope has one of `areas`.
 
     gateway names the serial lane, empty where there is none; digits are those its keypad has; clock_skew_ms is lock minus true
-    time; battery_percent 0 to 100.
+    time; battery_percent 0 to 100. last_seen_at and checked_at (last live check) are real time. standing holds the thresholds
+    crossed (devices.health_rules); event_sequence counts the device's events, gap-free.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -62,6 +65,9 @@ class LockDevice(models.Model):
     firmware = models.CharField(max_length=60, blank=True)
     clock_skew_ms = models.IntegerField(null=True)
     last_seen_at = models.DateTimeField(null=True)
+    checked_at = models.DateTimeField(null=True)
+    standing = models.JSONField(default=dict, blank=True)
+    event_sequence = models.PositiveIntegerField(default=0)
     active = models.BooleanField(default=True)
 
     class Meta:
@@ -84,3 +90,159 @@ class CallCount(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id", "month"], name="call_count_once")]
+
+
+class Breaker(models.Model):
+    """An installation's circuit breaker. All instants are real time.
+
+    outcomes holds the last calls, oldest first: `1` answered, `0` not. probe_saga names the one call of a half-open breaker.
+    event_sequence counts the installation's events, gap-free.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    state = models.CharField(max_length=10, default="closed")
+    outcomes = models.CharField(max_length=100, blank=True)
+    last_at = models.DateTimeField()
+    open_until = models.DateTimeField(null=True)
+    probe_saga = models.CharField(max_length=64, blank=True)
+    probe_until = models.DateTimeField(null=True)
+    event_sequence = models.PositiveIntegerField(default=0)
+    changed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "installation_id"], name="breaker_once"),
+            models.CheckConstraint(condition=models.Q(state__in=["closed", "open", "half_open"]), name="breaker_state_known"),
+        ]
+        indexes = [models.Index(fields=["tenant_id"], condition=~models.Q(state="closed"), name="breaker_not_closed")]
+
+
+class DeviceReading(models.Model):
+    """A lock's condition as read once: the history one plots. `at` is the hotel's time; None where the source does not say.
+
+    source: list (the vendor's cloud), check (live) or push. clock_skew_ms is lock minus true time.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    device_id = models.CharField(max_length=64)
+    at = models.DateTimeField()
+    source = models.CharField(max_length=5)
+    online = models.BooleanField(null=True)
+    battery_percent = models.PositiveSmallIntegerField(null=True)
+    clock_skew_ms = models.IntegerField(null=True)
+    firmware = models.CharField(max_length=60, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant_id", "device_id", "at"], name="reading_by_device")]
+
+
+class HealthPoll(models.Model):
+    """When an installation's locks are asked next (real time). The database makes the row with the installation.
+
+    lease_until says until when another process is at it; outcome what came of the last time.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    due_at = models.DateTimeField()
+    lease_until = models.DateTimeField(null=True)
+    polled_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=20, blank=True)
+    calls = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id"], name="health_poll_once")]
+        indexes = [models.Index(fields=["due_at"], name="health_poll_due")]
+
+
+class WebhookAddress(models.Model):
+    """The secret part of the address a vendor pushes to, sealed; `previous` is taken too until previous_until (real time)."""
+
+    tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    token_sealed = models.BinaryField()
+    previous_sealed = models.BinaryField(null=True)
+    previous_until = models.DateTimeField(null=True)
+    rotated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id"], name="webhook_address_once")]
+
+
+class VendorWebhook(models.Model):
+    """A push that was taken in: what it says, never its body. `records` are the attempts in it, without code or card number.
+
+    status: due, done or dead; due_at is real time. outcome: applied, duplicate or ignored. received_at and processed_at are the
+    hotel's time.
+    """
+
+    id = models.CharField(max_length=64, primary_key=True)
+    tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    vendor = models.CharField(max_length=40)
+    external_event_id = models.CharField(max_length=256)
+    type = models.CharField(max_length=64)
+    records = models.JSONField(default=list)
+    received_at = models.DateTimeField()
+    status = models.CharField(max_length=6, default="due")
+    due_at = models.DateTimeField()
+    attempts = models.PositiveSmallIntegerField(default=0)
+    outcome = models.CharField(max_length=10, blank=True)
+    detail = models.CharField(max_length=200, blank=True)
+    processed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(status__in=["due", "done", "dead"]), name="webhook_status_known"),
+        ]
+        indexes = [
+            models.Index(fields=["due_at"], condition=models.Q(status="due"), name="webhook_due"),
+            models.Index(fields=["tenant_id", "installation_id", "received_at"], name="webhook_by_age"),
+        ]
+
+
+class WebhookReplay(models.Model):
+    """A push's id, so that the same push counts once. Kept longer than any vendor repeats; seen_at is real time."""
+
+    tenant_id = models.CharField(max_length=64)
+    vendor = models.CharField(max_length=40)
+    external_event_id = models.CharField(max_length=256)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "vendor", "external_event_id"], name="webhook_replay_once"),
+        ]
+        indexes = [models.Index(fields=["tenant_id", "seen_at"], name="webhook_replay_by_age")]
+
+
+class AccessAttempt(models.Model):
+    """Somebody tried a door, as the vendor tells it. Append-only.
+
+    attempted_at is by the lock's clock, ingested_at the hotel's time. credential_state is the state the key had at that moment.
+    """
+
+    id = models.CharField(max_length=64, primary_key=True)
+    tenant_id = models.CharField(max_length=64)
+    property_id = models.CharField(max_length=64)
+    device_id = models.CharField(max_length=64)
+    credential_id = models.CharField(max_length=64, null=True)
+    credential_state = models.CharField(max_length=12, blank=True)
+    outcome = models.CharField(max_length=8)
+    deny_reason = models.CharField(max_length=64, blank=True)
+    kind = models.CharField(max_length=20, blank=True)
+    vendor = models.CharField(max_length=40)
+    external_event_id = models.CharField(max_length=256)
+    attempted_at = models.DateTimeField()
+    ingested_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(outcome__in=["granted", "denied"]), name="attempt_outcome_known"),
+            models.UniqueConstraint(fields=["tenant_id", "vendor", "external_event_id"], name="attempt_once"),
+        ]
+        indexes = [
+            models.Index(fields=["tenant_id", "device_id", "attempted_at"], name="attempt_by_device"),
+            models.Index(fields=["tenant_id", "credential_id", "attempted_at"], name="attempt_by_credential"),
+        ]

@@ -21,7 +21,7 @@ KEEP_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """A lock device as flows need it."""
+    """A lock device as flows need it; clock_skew_ms is lock minus true time as last read, None if never."""
 
     id: str
     property_id: str
@@ -34,6 +34,7 @@ class DeviceFacts:
     gateway: str
     has_remote: bool
     digits: str
+    clock_skew_ms: int | None
     capabilities: LockCapabilities
 
     def door(self, ref: VendorRef | None = None) -> Door:
@@ -151,6 +152,7 @@ def _facts(row: LockDevice) -> DeviceFacts:
         gateway=row.gateway,
         has_remote=row.has_remote,
         digits=row.digits,
+        clock_skew_ms=row.clock_skew_ms,
         capabilities=LockCapabilities(**row.capabilities),
     )
 

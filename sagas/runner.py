@@ -21,7 +21,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from credentials import artifacts, pin_slots
 from credentials.models import Reservation
 from credentials.services import KeyBatch
-from devices import adapters, call_counts
+from devices import adapters, breaker, breaker_rules, call_counts
 from lockservice.core import tenancy
 from sagas import claims
 from sagas.alerts import NewAlert, raise_alerts
@@ -250,6 +250,7 @@ class Runner:
             settle_record.record(context, work, answer)
         _flush(context)
         call_counts.add(tenant_id, _calls_made(standing), hotel_now)
+        breaker.note(tenant_id, _heard(standing), hotel_now, real_now, settings.RETRY_SCALE)
         tenancy.switch_to_queues()
         claims.write_steps(context.log)
         claims.save([work for work, _ in standing], real_now)
@@ -350,6 +351,11 @@ def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, int]:
         )
         calls[work.installation_id] += made
     return calls
+
+
+def _heard(pairs: list[tuple[Work, Answer]]) -> list[breaker_rules.Heard]:
+    said = (breaker_rules.heard(work.installation_id, work.id, answer.result, answer.error) for work, answer in pairs)
+    return [item for item in said if item is not None]
 
 
 class Stop:

@@ -10,6 +10,8 @@ import threading
 
 from celery import shared_task
 
+from devices import health_poll
+from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep, tidy
 from sagas.runner import Runner, Stop
 
@@ -33,6 +35,18 @@ def sweep_due() -> int:
 def keep_house() -> int:
     """Frees, erases and forgets what is over, once per hour whoever schedules it."""
     return tidy()
+
+
+@shared_task(name="sagas.take_webhooks", ignore_result=True)
+def take_webhooks() -> int:
+    """Works on pushes that were taken in; returns how many."""
+    return take_due()
+
+
+@shared_task(name="sagas.poll_health", ignore_result=True)
+def poll_health() -> int:
+    """Asks the vendors whose installations are due how their locks are; returns how many were asked."""
+    return len(health_poll.poll_due())
 
 
 def stop_on_signals() -> Stop:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.urls import URLPattern, path, re_path, register_converter
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
-from lockservice.api import credentials, demo, devices, event_schemas, health, metrics, operations, pubsub, stays
+from lockservice.api import credentials, demo, devices, event_schemas, health, metrics, operations, pubsub, stays, webhooks
 
 
 class IdConverter:
@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern] = [
     path("lock/v1/reservations/<opaque:reservation_id>/keys", stays.StayKeysRoute.as_view()),
     path("lock/v1/key-exchange", stays.ExchangeRoute.as_view()),
     path("lock/v1/operations/<opaque:operation_id>", operations.OperationRoute.as_view(), name="operation"),
+    path("lock/v1/webhooks/<opaque:vendor>/<opaque:installation_id>/<opaque:token>", webhooks.take),
     path("pubsub/push", pubsub.push),
     re_path(r"^schemas/(?P<path>[A-Za-z0-9_./-]{1,200})\Z", event_schemas.event_schema),
     path("healthz", health.AliveRoute.as_view()),

@@ -217,6 +217,8 @@ CELERY_BEAT_SCHEDULE = {
     "drain": {"task": "sagas.drain", "schedule": 5.0, "options": {"queue": "saga", "expires": 10}},
     "sweep": {"task": "sagas.sweep", "schedule": 5.0, "options": {"queue": "security", "expires": 10}},
     "tidy": {"task": "sagas.keep_house", "schedule": 600.0, "options": {"queue": "bulk", "expires": 600}},
+    "webhooks": {"task": "sagas.take_webhooks", "schedule": 5.0, "options": {"queue": "webhooks", "expires": 10}},
+    "health": {"task": "sagas.poll_health", "schedule": 60.0, "options": {"queue": "bulk", "expires": 60}},
 }
 CELERY_TIMEZONE = "UTC"
 

@@ -16,7 +16,8 @@ from credentials.models import CredentialDoor, KeyCredential, Reservation
 from credentials.pin_slots import PinWish
 from credentials.reservations import holder_of
 from credentials.targets import RANK, Verb, next_verb
-from devices import adapters, call_counts, selectors
+from devices import adapters, breaker, call_counts, selectors
+from devices.breaker import Gate, Standing
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import settle_record
@@ -47,17 +48,19 @@ WAIT_ACTIVE_S = 1.0
 
 @dataclass
 class Provisions:
-    """What a batch's plans share, read once: PINs (or why there is none), guests, and whose first PIN was drawn just now."""
+    """What a batch's plans share, read once: PINs (or why there is none), guests, whose first PIN was drawn just now, and the
+    breakers that are not closed."""
 
     pins: dict[str, Pin | Exception] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     guests: dict[str, Holder] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
+    breakers: dict[str, Standing] = field(default_factory=dict)
 
 
 def provide(context: StepContext, works: Sequence[Work], busy_sagas: set[str]) -> Provisions:
     """Reads, and draws where needed, what the plans of a batch will want. Inside the tenant's block."""
-    provisions = Provisions(busy=busy_sagas)
+    provisions = Provisions(busy=busy_sagas, breakers=breaker.standing(context.batch.tenant_id))
     keys = [context.batch.keys[w.credential_id] for w in works if w.credential_id in context.batch.keys]
     calling = [key for key in keys if _needs_secret(context, key) and key.acting_saga not in busy_sagas]
     _provide_pins(context, [key for key in calling if key.kind == CredentialKind.PIN_CODE], provisions)
@@ -85,7 +88,12 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
         return None
     if not _quota_allows(context, work, key):
         return None
+    gate = _breaker_allows(context, work, key, verb, provisions)
+    if not gate.open:
+        return None
     if verb is Verb.ISSUE and not _may_issue(context, work, key, doors, provisions):
+        if gate.probing:
+            breaker.give_back(key.tenant_id, key.installation_id, work.id, context.real_now)
         return None
     return _call(context, work, key, doors, verb, provisions)
 
@@ -144,6 +152,21 @@ def _quota_allows(context: StepContext, work: Work, key: KeyCredential) -> bool:
     )  # fmt: skip
     _wait(context, work, WAIT_QUOTA_S)
     return False
+
+
+def _breaker_allows(context: StepContext, work: Work, key: KeyCredential, verb: Verb, provisions: Provisions) -> Gate:
+    """While the installation's breaker is open the saga waits, which is no attempt; a revoke that waits is told aloud."""
+    gate = breaker.ask(
+        key.tenant_id, key.installation_id, provisions.breakers,
+        saga_id=work.id, urgent=work.priority == PRIORITY_SECURITY,
+        hotel_now=context.now, real_now=context.real_now, scale=context.retry_scale,
+    )  # fmt: skip
+    if not gate.open:
+        if verb is Verb.REVOKE:
+            settle_record.alarm_revoke(context, key, "the vendor leaves calls unanswered")
+        work.error_code, work.error_detail = "VENDOR_BREAKER_OPEN", "waits until the vendor answers again"
+        _wait(context, work, gate.wait_s)
+    return gate
 
 
 def _may_issue(
@@ -228,8 +251,13 @@ def _note_attempt(context: StepContext, key: KeyCredential, door: CredentialDoor
 def _idempotency_key(key: KeyCredential, verb: Verb, rounds: int) -> str:
     """One key per intended effect at these doors: retries share it, giving a key anew after taking it back does not."""
     if verb is Verb.ISSUE:
-        return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
+        return issue_call_key(key, rounds)
     return own_key("call", verb.value, key.issue_key, str(key.desired_version), str(rounds))
+
+
+def issue_call_key(key: KeyCredential, rounds: int) -> str:
+    """Returns the idempotency key under which a key is given at a door for the (rounds + 1)-th time; its mark lies there."""
+    return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
 
 
 def _handle(key: KeyCredential, doors: tuple[Door, ...], provisions: Provisions) -> CredentialHandle:

@@ -16,6 +16,7 @@ from credentials.models import Artifact, CredentialDoor, DoorState, KeyCredentia
 from credentials.policy import choose_kind
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import adapters, selectors
+from devices.health_rules import SKEW_WARN_MS
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.models import SagaStatus
@@ -164,7 +165,7 @@ def _take_door(
     if item.outcome is Outcome.UNKNOWN:
         door.due_at = backoff(context, door.attempts)
         if call.verb is Verb.REVOKE:
-            _alarm_revoke(context, key, "the vendor's answer was lost")
+            alarm_revoke(context, key, "the vendor's answer was lost")
             _close_if_over(context, key, door)
         return
     if item.outcome is Outcome.DEFERRED:
@@ -239,7 +240,7 @@ def _refuse_door(
     door.final = not error.retriable and call.verb not in (Verb.REVOKE, Verb.SUSPEND)
     door.due_at = None if door.final else backoff(context, max(1, door.attempts), error.retry_after_s)
     if call.verb is Verb.REVOKE:
-        _alarm_revoke(context, key, error.reason.value)
+        alarm_revoke(context, key, error.reason.value)
         _close_if_over(context, key, door)
     elif call.verb is Verb.SUSPEND:
         _alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
@@ -299,8 +300,19 @@ def _was_tried(key: KeyCredential, door: CredentialDoor) -> bool:
 
 def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
     key.issued_at = context.now
+    _warn_of_clocks(context, key)
     reference = _artifact_reference(context.artifacts.get(key.id))
     context.batch.move(key, "activate", event_data.issued(key, reference, context.now), work.cause)
+
+
+def _warn_of_clocks(context: StepContext, key: KeyCredential) -> None:
+    """A lock judges a key's window by its own clock: where that is off, the holder and the desk are told."""
+    here = [door.device_id for door in context.batch.doors_at(key) if not door.dropped]
+    for device in selectors.devices(key.tenant_id, key.property_id, here).values():
+        skew_ms = device.clock_skew_ms or 0
+        if abs(skew_ms) > SKEW_WARN_MS:
+            off = f"{abs(skew_ms) // 60_000} minutes {'fast' if skew_ms > 0 else 'slow'}"
+            warn(key, "CLOCK_SKEW", f"the clock of {device.label} is {off}; the key opens there by that clock")
 
 
 def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:
@@ -392,7 +404,8 @@ def _give_up_on_bug(context: StepContext, work: Work, key: KeyCredential, answer
     _alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
 
 
-def _alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
+def alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
+    """Tells, once per key, that a key could not be taken back yet."""
     _alarm(context, key, "revoke", "KEY_REVOKE_FAILED", "critical", "lock/key-revoke", why)
 
 

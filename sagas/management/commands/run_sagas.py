@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from lockservice.core import tenancy
 from lockservice.core.heartbeat import beat
+from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep
 from sagas.runner import Runner, Stop
 from sagas.tasks import stop_on_signals
@@ -40,11 +41,12 @@ class Command(BaseCommand):
 
 
 def _keep_house(stop: Stop) -> None:
-    """Sweeps ended windows and gives signs of life, on its own connection."""
+    """Sweeps ended windows, works on pushes and gives signs of life, on its own connection."""
     incarnation = uuid.uuid4().hex
     while not stop():
         try:
             sweep()
+            take_due()
             with tenancy.queues():
                 beat("sagas", incarnation)
         except (OperationalError, InterfaceError) as error:

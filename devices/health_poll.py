@@ -1,0 +1,264 @@
+"""Asks vendors how their locks are, within their quotas, installation by installation.
+
+A poll lists all locks once (battery, firmware, what the vendor's cloud believes) and then looks live at a few: those that were
+not reached last time, then those not looked at for longest. It pays for its calls with time: the more calls it made, the later
+the next one, so that polling takes at most a tenth of a month's quota.
+
+One rule: health never stands in the way of keys: lowest priority, no call through a gateway that has work, none while the
+breaker is not closed or the quota is spent.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import connection
+
+from devices import adapters, breaker, breaker_rules, call_counts, health
+from devices.health_rules import Reading, Source, is_missed
+from devices.models import LockDevice
+from devices.selectors import DeviceFacts, InstallationFacts, installation, lane_of, property_devices
+from lockservice.core import clock, tenancy
+from vendors.port.errors import DeviceNotPaired, LockError, Reason
+from vendors.port.manifest import LaneRule
+from vendors.port.protocol import LockPort
+
+INTERVAL_S = 900.0
+QUOTA_SHARE = 0.1
+MONTH_S = 30 * 86_400.0
+CHECKS_MIN = 2
+CHECKS_SHARE = 0.1
+"""Of an installation's locks, how many are looked at live in one poll; at least CHECKS_MIN."""
+MAX_S = 20.0
+"""After this time a poll starts no further check. A check through a gateway may itself last 75 s."""
+RETRY_S = 120.0
+LEASE_S = 300.0
+LANE_LEASE_S = 8
+"""As a runner's. Should this process die in a check, the gateway's work goes on after that."""
+
+ALL = 1_000_000
+
+
+@dataclass(slots=True)
+class Report:
+    """What a poll did. outcome: polled, or why not: breaker, quota, settings, throttled, unreachable."""
+
+    installation_id: str
+    outcome: str = "polled"
+    listed: int = 0
+    checked: int = 0
+    crossed: int = 0
+    calls: int = 0
+    pause_s: float = INTERVAL_S
+    said: list[breaker_rules.Heard] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    tenant_id: str
+    facts: InstallationFacts
+    port: LockPort
+    devices: tuple[DeviceFacts, ...]
+
+
+def poll_due(max_s: float = MAX_S) -> list[Report]:
+    """Polls the installations that are due, for about `max_s` seconds. Any number of processes may do so at once."""
+    ends = time.monotonic() + max_s
+    reports = []
+    while time.monotonic() < ends and (claimed := _claim()) is not None:
+        tenant_id, installation_id = claimed
+        report = poll(tenant_id, installation_id, until=ends)
+        _finish(tenant_id, report)
+        reports.append(report)
+    return reports
+
+
+def poll(tenant_id: str, installation_id: str, *, checks: int | None = None, until: float | None = None) -> Report:
+    """Polls one installation now, whether it is due or not. `checks` is how many locks are looked at live, a tenth if None.
+
+    Raises devices.selectors.UnknownDevice. No transaction may be open.
+    """
+    report = Report(installation_id)
+    target = _target(tenant_id, report)
+    if isinstance(target, str):
+        report.outcome, report.pause_s = target, RETRY_S
+        return report
+    ends = min(until or float("inf"), time.monotonic() + MAX_S) if checks is None else float("inf")
+    with adapters.tally() as tally:
+        if _list(target, report):
+            wanted = checks if checks is not None else max(CHECKS_MIN, int(len(target.devices) * CHECKS_SHARE))
+            for device in _neediest(target)[:wanted]:
+                if time.monotonic() > ends or not _check(target, device, report):
+                    break
+    report.calls = tally.calls
+    report.pause_s = _pause_s(target.facts, report)
+    _account(target, report)
+    return report
+
+
+def _target(tenant_id: str, report: Report) -> _Target | str:
+    """Returns what to ask, or why nothing may be asked now."""
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        adapters.vendor_clock().observe(now)
+        facts = installation(tenant_id, report.installation_id)
+        if facts.id in breaker.standing(tenant_id):
+            return "breaker"
+        limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
+        if call_counts.is_spent(tenant_id, facts, limit, now):
+            return "quota"
+        try:
+            port = adapters.port_of(tenant_id, facts)
+        except ValueError:
+            return "settings"
+        here = tuple(d for d in property_devices(tenant_id, facts.property_id) if d.installation_id == facts.id)
+        return _Target(tenant_id, facts, port, here)
+
+
+def _list(target: _Target, report: Report) -> bool:
+    """Takes the vendor's list; False when there is none."""
+    try:
+        listed = target.port.list_devices(target.facts.property_id)
+    except LockError as error:
+        _note_error(report, error)
+        return False
+    report.said.append(breaker_rules.Heard(report.installation_id, "", answered=True))
+    by_external = {device.external_id: device.id for device in target.devices}
+    readings = {
+        by_external[row.external_id]: Reading(Source.LIST, row.online, row.battery_percent, None, row.firmware)
+        for row in listed
+        if row.external_id in by_external
+    }
+    report.listed = len(readings)
+    _observe(target, readings, report)
+    return True
+
+
+def _check(target: _Target, device: DeviceFacts, report: Report) -> bool:
+    """Looks at one lock live; False when the poll should end."""
+    with _gateway(target, device) as free:
+        if not free:
+            return True
+        try:
+            found = target.port.health_check(device.door())
+        except LockError as error:
+            if error.reason is not Reason.DOOR_OFFLINE and not isinstance(error, DeviceNotPaired):
+                _note_error(report, error)
+                return False
+            reading = Reading(Source.CHECK, online=False)
+        else:
+            # A lock without a way to it from outside is never reached: that is how it was built, and no fault.
+            online = found.online if device.has_remote else None
+            reading = Reading(Source.CHECK, online, found.battery_percent, found.clock_skew_ms, found.firmware)
+    report.checked += 1
+    report.said.append(breaker_rules.Heard(report.installation_id, "", answered=True))
+    _observe(target, {device.id: reading}, report)
+    return True
+
+
+def _note_error(report: Report, error: LockError) -> None:
+    report.outcome = "throttled" if error.throttled else "unreachable"
+    report.pause_s = max(RETRY_S, error.retry_after_s or 0.0)
+    heard = breaker_rules.heard(report.installation_id, "", None, error)
+    if heard is not None:
+        report.said.append(heard)
+
+
+def _observe(target: _Target, readings: dict[str, Reading], report: Report) -> None:
+    with tenancy.tenant(target.tenant_id):
+        report.crossed += len(health.observe(target.tenant_id, readings, clock.now()))
+
+
+def _neediest(target: _Target) -> list[DeviceFacts]:
+    """Returns the devices in the order in which they should be looked at."""
+    with tenancy.tenant(target.tenant_id):
+        rows = LockDevice.objects.filter(tenant_id=target.tenant_id, id__in=[device.id for device in target.devices])
+        known = {row.id: (not is_missed(row.standing), row.checked_at is not None, row.checked_at, row.id) for row in rows}
+    return sorted((device for device in target.devices if device.id in known), key=lambda device: known[device.id])
+
+
+def _account(target: _Target, report: Report) -> None:
+    with tenancy.tenant(target.tenant_id):
+        now = clock.now()
+        call_counts.add(target.tenant_id, {report.installation_id: report.calls}, now)
+        breaker.note(target.tenant_id, report.said, now, _real_now())
+        health.forget_old(target.tenant_id, [device.id for device in target.devices], now)
+
+
+def _pause_s(facts: InstallationFacts, report: Report) -> float:
+    """Returns how long the calls made are paid for: at a tenth of the monthly quota, one call buys its share of a month."""
+    least = INTERVAL_S if report.outcome == "polled" else report.pause_s
+    limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
+    return max(least, report.calls * MONTH_S / (limit * QUOTA_SHARE)) if limit else least
+
+
+@contextmanager
+def _gateway(target: _Target, device: DeviceFacts) -> Iterator[bool]:
+    """Holds the gateway's lane for the time of a check, if it is free and has no work; gives whether it is held."""
+    manifest = adapters.manifest(target.facts.vendor)
+    if manifest.lane is not LaneRule.GATEWAY or not device.gateway or not device.has_remote:
+        yield True
+        return
+    lane, _ = lane_of(target.facts, manifest, device.gateway)
+    owner = uuid.uuid4().hex
+    free = _take_lane(lane, owner)
+    try:
+        yield free
+    finally:
+        if free:
+            _free_lane(lane, owner)
+
+
+def _take_lane(lane: str, owner: str) -> bool:
+    """A lane that no saga ever used has no row, and nobody to disturb."""
+    with tenancy.queues(), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE sagas_lane SET token = token + 1, owner = %s, lease_until = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE key = %s AND (lease_until IS NULL OR lease_until < clock_timestamp()) AND NOT EXISTS"
+            " (SELECT 1 FROM sagas_saga s WHERE s.lane = sagas_lane.key AND s.status IN ('due', 'running'))",
+            [owner, LANE_LEASE_S, lane],
+        )
+        if cursor.rowcount:
+            return True
+        cursor.execute("SELECT 1 FROM sagas_lane WHERE key = %s", [lane])
+        return cursor.fetchone() is None
+
+
+def _free_lane(lane: str, owner: str) -> None:
+    with tenancy.queues(), connection.cursor() as cursor:
+        cursor.execute("UPDATE sagas_lane SET lease_until = NULL, owner = '' WHERE key = %s AND owner = %s", [lane, owner])
+
+
+def _claim() -> tuple[str, str] | None:
+    """Takes the installation that is due for longest."""
+    with tenancy.queues(), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE devices_healthpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
+            " SELECT id FROM devices_healthpoll WHERE due_at <= clock_timestamp()"
+            " AND (lease_until IS NULL OR lease_until < clock_timestamp()) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)"
+            " RETURNING tenant_id, installation_id",
+            [LEASE_S],
+        )
+        found: tuple[str, str] | None = cursor.fetchone()
+    return found
+
+
+def _finish(tenant_id: str, report: Report) -> None:
+    with tenancy.queues(), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE devices_healthpoll SET lease_until = NULL, polled_at = clock_timestamp(), outcome = %s, calls = %s,"
+            " due_at = clock_timestamp() + make_interval(secs => %s) WHERE tenant_id = %s AND installation_id = %s",
+            [report.outcome, report.calls, report.pause_s, tenant_id, report.installation_id],
+        )
+
+
+def _real_now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now

@@ -1,0 +1,150 @@
+"""What a reading of a lock means: which thresholds it crosses, in pure decisions over what was known before.
+
+| what | told | told again only after |
+|---|---|---|
+| battery | at 25 % or less, and once more at 10 % or less | it was 30 % or more |
+| clock against true time | beyond 300 s as a warning, beyond 600 s as an alert | it was within 240 s |
+| not reached | after two readings in a row | it was reached |
+| firmware | below what the installation asks for | it was at or above it |
+
+One rule: a crossing is told once; a value that trembles around a threshold tells nothing new. What a reading does not say
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+BATTERY_LOW_PERCENT: Final = 25
+BATTERY_CRITICAL_PERCENT: Final = 10
+BATTERY_WELL_PERCENT: Final = 30
+SKEW_WARN_MS: Final = 300_000
+SKEW_ALERT_MS: Final = 600_000
+SKEW_WELL_MS: Final = 240_000
+"""Document 09 §14: a warning beyond 300 s, an alert beyond 600 s. The other numbers are ours."""
+MISSES: Final = 2
+
+_RANK = {"": 0, "warning": 1, "critical": 2}
+
+
+class Source(StrEnum):
+    """Where a reading comes from: the vendor's list (its cloud's belief), a live check, or a push of the lock itself."""
+
+    LIST = "list"
+    CHECK = "check"
+    PUSH = "push"
+
+
+class Crossed(StrEnum):
+    """What was crossed; the words of `device.health_alert.v1`, and `online`, which has an event of its own."""
+
+    BATTERY = "battery_low"
+    CLOCK = "clock_skew"
+    OFFLINE = "offline"
+    ONLINE = "online"
+    FIRMWARE = "firmware_out_of_date"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A lock as read once; None where the source does not say. `clock_skew_ms` is lock minus true time."""
+
+    source: Source
+    online: bool | None = None
+    battery_percent: int | None = None
+    clock_skew_ms: int | None = None
+    firmware: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """One threshold crossed. severity: info, warning or critical."""
+
+    what: Crossed
+    severity: str
+    metric: Mapping[str, Any]
+    threshold: Mapping[str, Any]
+
+
+def weigh(standing: Mapping[str, Any], reading: Reading, firmware_minimum: str = "") -> tuple[dict[str, Any], list[Crossing]]:
+    """Returns what stands now and what was crossed. `standing` is what the last call returned, empty at first."""
+    now = dict(standing)
+    crossings: list[Crossing] = []
+    _weigh_reach(now, reading, crossings)
+    if reading.battery_percent is not None:
+        _weigh_battery(now, reading.battery_percent, crossings)
+    if reading.clock_skew_ms is not None:
+        _weigh_clock(now, reading.clock_skew_ms, crossings)
+    if reading.firmware and firmware_minimum:
+        _weigh_firmware(now, reading.firmware, firmware_minimum, crossings)
+    return {name: value for name, value in now.items() if value}, crossings
+
+
+def is_missed(standing: Mapping[str, Any]) -> bool:
+    """Says whether the last reading did not reach the lock, so that it should be looked at first."""
+    return bool(standing.get("missed"))
+
+
+def is_offline(standing: Mapping[str, Any]) -> bool:
+    """Says whether the lock counts as offline."""
+    return bool(standing.get("offline"))
+
+
+def _weigh_reach(now: dict[str, Any], reading: Reading, crossings: list[Crossing]) -> None:
+    """A live check that failed outweighs the vendor's list, which only knows that a gateway is up."""
+    if reading.online is None:
+        return
+    if not reading.online:
+        now["missed"] = min(int(now.get("missed", 0)) + 1, MISSES)
+        if reading.source is Source.CHECK or not now.get("missed_by"):
+            now["missed_by"] = reading.source.value
+        if now["missed"] >= MISSES and not now.get("offline"):
+            now["offline"] = True
+            crossings.append(Crossing(Crossed.OFFLINE, "warning", {"missedReadings": MISSES}, {"missedReadings": MISSES}))
+        return
+    if reading.source is Source.LIST and now.get("missed_by") == Source.CHECK:
+        return
+    now["missed"], now["missed_by"] = 0, ""
+    if now.pop("offline", False):
+        crossings.append(Crossing(Crossed.ONLINE, "info", {}, {}))
+
+
+def _weigh_battery(now: dict[str, Any], percent: int, crossings: list[Crossing]) -> None:
+    level = "critical" if percent <= BATTERY_CRITICAL_PERCENT else "warning" if percent <= BATTERY_LOW_PERCENT else ""
+    if percent >= BATTERY_WELL_PERCENT:
+        now["battery"] = ""
+    elif _RANK[level] > _RANK[now.get("battery", "")]:
+        now["battery"] = level
+        thresholds = {"warnAtPct": BATTERY_LOW_PERCENT, "alertAtPct": BATTERY_CRITICAL_PERCENT}
+        crossings.append(Crossing(Crossed.BATTERY, level, {"batteryPct": percent}, thresholds))
+
+
+def _weigh_clock(now: dict[str, Any], skew_ms: int, crossings: list[Crossing]) -> None:
+    off_ms = abs(skew_ms)
+    level = "critical" if off_ms > SKEW_ALERT_MS else "warning" if off_ms > SKEW_WARN_MS else ""
+    if off_ms <= SKEW_WELL_MS:
+        now["clock"] = ""
+    elif _RANK[level] > _RANK[now.get("clock", "")]:
+        now["clock"] = level
+        thresholds = {"warnAtMs": SKEW_WARN_MS, "alertAtMs": SKEW_ALERT_MS}
+        crossings.append(Crossing(Crossed.CLOCK, level, {"clockSkewMs": skew_ms}, thresholds))
+
+
+def _weigh_firmware(now: dict[str, Any], firmware: str, minimum: str, crossings: list[Crossing]) -> None:
+    if _version(firmware) >= _version(minimum):
+        now["firmware"] = ""
+    elif not now.get("firmware"):
+        now["firmware"] = "info"
+        crossings.append(Crossing(Crossed.FIRMWARE, "info", {"firmware": firmware[:64]}, {"minimum": minimum[:64]}))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Reads `v6.0.3` as (6, 0, 3); trailing zeros count as nothing, so that 6.5 equals 6.5.0."""
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", text)]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

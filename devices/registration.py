@@ -1,0 +1,246 @@
+"""Brings an installation's locks into our books: which doors they are on, what they can do.
+
+The vendor's list is mapped to rooms by an explicit table where there is one, else by the label: a lock whose label holds the
+label of exactly one room as a word ("Room 204 main door") is on that room. What cannot be mapped is listed and left out: a lock
+on the wrong door is worse than none.
+
+One rule: a lock is registered once, with one `device.registered.v1`; later imports refresh what the vendor tells (capabilities,
+gateway, firmware) and change its doors only where the table says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from devices import adapters, health, selectors
+from devices.models import LockDevice as DeviceRow
+from lockservice.core import clock, tenancy
+from lockservice.core.places import Room
+from sagas import outbox
+from sagas.events.instants import format_instant
+from sagas.events.subjects import Subject
+from vendors.port.ids import new_id
+from vendors.port.types import Area, LockCapabilities, LockDevice
+
+COLUMNS: Final = ("external_id", "label", "rooms", "areas", "shared")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_TRUTH = {"": False, "no": False, "yes": True}
+
+
+class TableWrong(ValueError):
+    """The table of doors cannot be used as it stands; the message names line and column."""
+
+
+class Action(StrEnum):
+    """What an import does with one lock."""
+
+    NEW = "new"  # will be registered
+    CHANGED = "changed"  # known, and what the vendor or the table tells differs
+    SAME = "same"
+    UNMAPPED = "unmapped"  # on no door we can tell
+    MISSING = "missing"  # in our books, not in the vendor's list
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where a lock is: the label people know, rooms by id, areas. A shared door opens for stays with one of its areas."""
+
+    label: str
+    rooms: tuple[str, ...]
+    areas: tuple[str, ...] = ()
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One lock of an import. `found` is what the vendor lists, None where it does not."""
+
+    action: Action
+    external_id: str
+    label: str
+    placing: Placing | None
+    found: LockDevice | None
+    device_id: str | None
+    changes: tuple[str, ...] = ()
+
+
+def survey(tenant_id: str, installation_id: str, table: Mapping[str, Placing] | None = None) -> list[Line]:
+    """Asks the vendor and says what an import would do; writes nothing. No transaction may be open.
+
+    Raises UnknownDevice, vendors.port.errors.LockError, ValueError for settings that are wrong.
+    """
+    with tenancy.tenant(tenant_id):
+        adapters.vendor_clock().observe(clock.now())
+        facts = selectors.installation(tenant_id, installation_id)
+        port = adapters.port_of(tenant_id, facts)
+        rooms = room_ids(tenant_id, facts.property_id)
+    listed = port.list_devices(facts.property_id)
+    with tenancy.tenant(tenant_id):
+        known = list(DeviceRow.objects.filter(tenant_id=tenant_id, installation_id=installation_id).order_by("id"))
+    return compare(listed, known, rooms, table or {})
+
+
+def compare(
+    listed: Sequence[LockDevice], known: Sequence[DeviceRow], rooms: Mapping[str, str], table: Mapping[str, Placing]
+) -> list[Line]:
+    """Compares the vendor's list with our rows. `rooms` is label → room id; `table` external id → placing."""
+    by_external = {row.external_id: row for row in known}
+    lines = []
+    for found in sorted(listed, key=lambda device: device.external_id):
+        row = by_external.pop(found.external_id, None)
+        placing = table.get(found.external_id) or (placing_of(row) if row else by_label(found.label, rooms))
+        if placing is None:
+            lines.append(Line(Action.UNMAPPED, found.external_id, found.label, None, found, None))
+        elif row is None:
+            lines.append(Line(Action.NEW, found.external_id, placing.label, placing, found, None))
+        else:
+            changes = _changes(row, found, placing)
+            action = Action.CHANGED if changes else Action.SAME
+            lines.append(Line(action, found.external_id, placing.label, placing, found, row.id, changes))
+    lines += [
+        Line(Action.MISSING, row.external_id, row.label, placing_of(row), None, row.id)
+        for row in by_external.values()
+        if row.active
+    ]
+    return lines
+
+
+def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
+    """Writes the new and the changed locks of a survey in one transaction; returns how many were written.
+
+    Repeating it changes nothing: a lock registered meanwhile is left as it is.
+    """
+    written = 0
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        facts = selectors.installation(tenant_id, installation_id)
+        for line in lines:
+            if line.placing is None or line.found is None:
+                continue
+            if line.action is Action.NEW:
+                written += _register(tenant_id, facts, line.placing, line.found, now)
+            elif line.action is Action.CHANGED:
+                row = DeviceRow.objects.select_for_update().get(tenant_id=tenant_id, id=line.device_id)
+                for name, value in _fields(line.found, line.placing).items():
+                    setattr(row, name, value)
+                row.save()
+                written += 1
+    selectors.forget()
+    return written
+
+
+def by_label(label: str, rooms: Mapping[str, str]) -> Placing | None:
+    """Returns the one room whose label stands in the lock's label as a word, upper or lower case; None for none or several."""
+    words = {word.casefold() for word in _WORD.findall(label)}
+    hits = [room_id for room, room_id in rooms.items() if room.casefold() in words or room.casefold() == label.casefold()]
+    return Placing(label, (hits[0],)) if len(hits) == 1 else None
+
+
+def read_table(lines: Iterable[str], rooms: Mapping[str, str]) -> dict[str, Placing]:
+    """Reads a CSV table of doors: external_id, label, rooms (labels, separated by `;`), areas (likewise), shared (yes or no).
+
+    Raises TableWrong.
+    """
+    reader = csv.DictReader(lines)
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise TableWrong(f"the first line must be {','.join(COLUMNS)}")
+    table: dict[str, Placing] = {}
+    for number, row in enumerate(reader, start=2):
+        external_id = (row["external_id"] or "").strip()
+        if not external_id or len(external_id) > 64 or external_id in table:
+            raise TableWrong(f"line {number}, external_id: empty, too long or given twice")
+        table[external_id] = _placing(number, row, rooms)
+    return table
+
+
+def room_ids(tenant_id: str, property_id: str) -> dict[str, str]:
+    """Returns the property's rooms, label → id. Inside the tenant's block."""
+    return dict(Room.objects.filter(tenant_id=tenant_id, property_id=property_id).values_list("label", "room_id"))
+
+
+def placing_of(row: DeviceRow) -> Placing:
+    """Returns where a registered lock is."""
+    return Placing(row.label, tuple(row.rooms), tuple(row.areas), row.shared)
+
+
+def _placing(number: int, row: Mapping[str, Any], rooms: Mapping[str, str]) -> Placing:
+    label = (row["label"] or "").strip()
+    named, areas = _split(row["rooms"]), _split(row["areas"])
+    shared = _TRUTH.get((row["shared"] or "").strip().lower())
+    if not 0 < len(label) <= 120:
+        raise TableWrong(f"line {number}, label: 1 to 120 characters")
+    if unknown := [name for name in named if name not in rooms]:
+        raise TableWrong(f"line {number}, rooms: {unknown[0]!r} is no room of this property")
+    if unknown := [name for name in areas if name not in list(Area)]:
+        raise TableWrong(f"line {number}, areas: {unknown[0]!r} is none of {', '.join(Area)}")
+    if shared is None:
+        raise TableWrong(f"line {number}, shared: yes or no")
+    if not named and not areas:
+        raise TableWrong(f"line {number}: a lock needs a room or an area")
+    return Placing(label, tuple(rooms[name] for name in named), tuple(areas), shared)
+
+
+def _split(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(";") if part.strip()]
+
+
+def _fields(found: LockDevice, placing: Placing) -> dict[str, Any]:
+    """What the vendor's list and the table say of a lock; what the list leaves out stays as it was."""
+    fields: dict[str, Any] = {
+        "label": placing.label[:120],
+        "rooms": list(placing.rooms),
+        "areas": list(placing.areas),
+        "shared": placing.shared,
+        "gateway": found.gateway,
+        "has_remote": found.has_remote,
+        "capabilities": asdict(found.capabilities),
+    }
+    if found.firmware:
+        fields["firmware"] = found.firmware[:60]
+    if found.battery_percent is not None:
+        fields["battery_percent"] = found.battery_percent
+    return fields
+
+
+def _changes(row: DeviceRow, found: LockDevice, placing: Placing) -> tuple[str, ...]:
+    """Names what differs; a battery that runs down is no change of the installation."""
+    wanted = _fields(found, placing)
+    wanted.pop("battery_percent", None)
+    return tuple(name for name, value in wanted.items() if getattr(row, name) != value)
+
+
+def _register(tenant_id: str, facts: selectors.InstallationFacts, placing: Placing, found: LockDevice, now: datetime) -> int:
+    row, made = DeviceRow.objects.get_or_create(
+        tenant_id=tenant_id,
+        installation_id=facts.id,
+        external_id=found.external_id,
+        defaults={"id": new_id("lck"), "property_id": facts.property_id, "online": found.online, **_fields(found, placing)},
+    )
+    if not made:
+        return 0
+    data: dict[str, Any] = {
+        "deviceId": row.id,
+        "propertyId": row.property_id,
+        "vendor": facts.vendor,
+        "label": row.label,
+        "rooms": list(row.rooms),
+        "capabilities": _camel(found.capabilities),
+        "registeredAt": format_instant(now),
+    }
+    if row.firmware:
+        data["firmware"] = row.firmware
+    event = health.emission(row, Subject.DEVICE_REGISTERED, data)
+    row.save(update_fields=["event_sequence"])
+    outbox.write(tenant_id, [event], now)
+    return 1
+
+
+def _camel(capabilities: LockCapabilities) -> dict[str, bool]:
+    plain = asdict(capabilities)
+    return {re.sub(r"_(\w)", lambda part: part[1].upper(), name): value for name, value in plain.items()}

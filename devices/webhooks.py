@@ -1,0 +1,206 @@
+"""Takes in what vendors push: proves it, keeps what it says, leaves the work to a row that is due at once.
+
+One rule: nothing is parsed before it is proven, and a body is never kept and never logged: it can hold live codes. What is kept
+are the attempts in it, whose codes the adapter has turned into part of a keyed hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+from django.db import connection
+
+from devices import adapters
+from devices.models import VendorWebhook
+from devices.webhooks_addresses import AddressUnknown, Recipient
+from lockservice.core import clock, crypto, tenancy, wake
+from sagas import outbox
+from sagas.alerts import NewAlert, raise_alerts
+from sagas.events.instants import format_instant
+from sagas.events.subjects import Subject
+from sagas.outbox import Cause, Emission
+from vendors.port.ids import new_id
+from vendors.port.protocol import Webhook
+from vendors.port.types import AccessRecord, CredentialKind
+
+log = structlog.get_logger(__name__)
+
+RUNBOOK = "lock/webhooks"
+MAX_BYTES = 256 * 1024
+TASK, QUEUE = "sagas.take_webhooks", "webhooks"
+
+
+class Forged(Exception):
+    """The push is not proven to come from the vendor. Nothing was changed, but that somebody may have been told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a push: its id, and whether it was one we had already."""
+
+    webhook_id: str
+    duplicate: bool
+
+
+def take_in(recipient: Recipient, headers: Mapping[str, str], body: bytes) -> Taken:
+    """Verifies a push by the vendor's scheme and keeps it. No transaction may be open.
+
+    Raises Forged; the hotel is then told, at most once an hour.
+    """
+    tenant_id, facts = recipient.tenant_id, recipient.facts
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        port = adapters.port_of(tenant_id, facts)
+        proven = isinstance(port, Webhook) and port.verify(headers, body, now)
+        taken = _keep(recipient, port, body, now) if isinstance(port, Webhook) and proven else None
+    if taken is None:
+        tell_refused(tenant_id, facts.property_id, facts.id, "its signature is wrong, missing or old")
+        raise Forged
+    if not taken.duplicate:
+        wake.hint(TASK, QUEUE)
+    return taken
+
+
+def refuse(error: AddressUnknown, vendor: str) -> None:
+    """Tells the hotel of a push with a wrong token; one that names no installation of ours is only logged."""
+    if error.tenant_id:
+        tell_refused(error.tenant_id, error.property_id, error.installation_id, "its address is wrong")
+    else:
+        log.warning("webhook.nobody", vendor=vendor[:40])
+
+
+def tell_refused(tenant_id: str, property_id: str, installation_id: str, why: str) -> None:
+    """Raises the alert of a refused push, once an hour and installation (hotel's time). Opens its own transaction."""
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        alert = NewAlert(
+            f"webhook-refused:{installation_id}:{now:%Y-%m-%dT%H}", "WEBHOOK_SIGNATURE_INVALID", "warning",
+            f"a push was refused: {why}", RUNBOOK, property_id,
+        )  # fmt: skip
+        raise_alerts(tenant_id, [alert], now)
+    log.warning("webhook.refused", installation=installation_id, reason=why)
+
+
+def processed(row: VendorWebhook, outcome: str, now: datetime) -> Emission:
+    """Makes the second event of a push; the row's outcome is set by it, and saved by the caller."""
+    row.status, row.outcome, row.processed_at = "done", outcome, now
+    data = {
+        "webhookId": row.id,
+        "vendor": row.vendor,
+        "type": row.type,
+        "outcome": outcome,
+        "processedAt": format_instant(now),
+    }
+    return _emission(Subject.VENDOR_WEBHOOK_PROCESSED, row.id, 2, data)
+
+
+def as_json(record: AccessRecord) -> dict[str, Any]:
+    """Returns an attempt as a row keeps it."""
+    return {
+        "id": record.external_event_id,
+        "device": record.device_external_id,
+        "outcome": record.outcome,
+        "at": record.attempted_at.isoformat(),
+        "why": record.deny_reason,
+        "nonce": record.nonce,
+        "kind": record.kind.value if record.kind else None,
+    }
+
+
+def from_json(row: Mapping[str, Any]) -> AccessRecord:
+    """Returns an attempt from what a row keeps."""
+    return AccessRecord(
+        external_event_id=row["id"],
+        device_external_id=row["device"],
+        outcome=row["outcome"],
+        attempted_at=datetime.fromisoformat(row["at"]),
+        deny_reason=row["why"],
+        nonce=row["nonce"],
+        kind=CredentialKind(row["kind"]) if row["kind"] else None,
+    )
+
+
+def _keep(recipient: Recipient, port: Webhook, body: bytes, now: datetime) -> Taken:
+    """Writes the receipt and its event, and the second event at once where there is nothing left to do."""
+    tenant_id, facts = recipient.tenant_id, recipient.facts
+    kind, records, detail = _read(port, body)
+    external_id = _external_id(tenant_id, facts.id, records, body)
+    duplicate = not _first_time(tenant_id, facts.vendor, external_id)
+    row = VendorWebhook(
+        id=new_id("whk"),
+        tenant_id=tenant_id,
+        installation_id=facts.id,
+        vendor=facts.vendor,
+        external_event_id=external_id,
+        type=kind,
+        records=[] if duplicate else [as_json(record) for record in records],
+        received_at=now,
+        due_at=_real_now(),
+        detail=detail,
+    )
+    received = {
+        "webhookId": row.id,
+        "vendor": row.vendor,
+        "externalEventId": external_id,
+        "type": kind,
+        "receivedAt": format_instant(now),
+        "signatureOk": True,
+    }
+    emissions = [_emission(Subject.VENDOR_WEBHOOK_RECEIVED, row.id, 1, received)]
+    if duplicate or not records:
+        emissions.append(processed(row, "duplicate" if duplicate else "ignored", now))
+    row.save(force_insert=True)
+    outbox.write(tenant_id, emissions, now)
+    return Taken(row.id, duplicate)
+
+
+def _read(port: Webhook, body: bytes) -> tuple[str, Sequence[AccessRecord], str]:
+    """Returns the push's type, its attempts and a remark. A proven push that cannot be read is kept as such: a vendor that is
+    told of an error only sends the same again."""
+    try:
+        records = port.parse(body)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return "unreadable", (), type(error).__name__
+    outcomes = {record.outcome for record in records}
+    if not outcomes:
+        return "notification", (), ""
+    return (f"access.{outcomes.pop()}" if len(outcomes) == 1 else "access.mixed"), records, ""
+
+
+def _external_id(tenant_id: str, installation_id: str, records: Sequence[AccessRecord], body: bytes) -> str:
+    """Returns the push's id: its one attempt's, or a digest. A body without attempts is digested with a key, since what it
+    holds may be guessed."""
+    if len(records) == 1 and len(records[0].external_event_id) <= 256:
+        return records[0].external_event_id
+    if records:
+        joined = "\n".join([installation_id, *(record.external_event_id for record in records)])
+        return "push:" + hashlib.sha256(joined.encode()).hexdigest()
+    digest = hashlib.sha256(body).hexdigest()
+    return "push:" + crypto.blind_index("webhook-secret", tenant_id, f"{installation_id}\n{digest}").hex()
+
+
+def _first_time(tenant_id: str, vendor: str, external_id: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO devices_webhookreplay (tenant_id, vendor, external_event_id, seen_at)"
+            " VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (tenant_id, vendor, external_event_id) DO NOTHING",
+            [tenant_id, vendor, external_id],
+        )
+        return cursor.rowcount == 1
+
+
+def _emission(subject: Subject, webhook_id: str, sequence: int, data: Mapping[str, Any]) -> Emission:
+    cause = Cause(correlation_id=webhook_id)
+    return Emission(outbox.new_event_id(), subject.value, webhook_id, sequence, data, cause)
+
+
+def _real_now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
