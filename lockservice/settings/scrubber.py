@@ -65,8 +65,8 @@ def scrub_event(_logger: object, _method: str, event: MutableMapping[str, Any]) 
 
 def scrub(value: Any, depth: int = 0) -> Any:
     """Give a copy of a value of any shape in which secrets are replaced by a fixed mark."""
-    if isinstance(value, str):
-        return scrub_text(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
     if isinstance(value, bytes):
         return f"[{len(value)} bytes]"
     if depth >= _MAX_DEPTH and isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -75,7 +75,8 @@ def scrub(value: Any, depth: int = 0) -> Any:
         return {key: MASK if is_secret_name(str(key)) else scrub(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [scrub(inner, depth + 1) for inner in value]
-    return value
+    # Other objects as the renderer would write them: the text of a request holds its path.
+    return scrub_text(value if isinstance(value, str) else repr(value))
 
 
 def scrub_text(text: str) -> str:

@@ -72,3 +72,14 @@ def test_a_library_that_knows_nothing_of_it_is_scrubbed_too() -> None:
     assert line["event"] == f"asked /x?{MASK}"
     assert line["password"] == MASK
     assert line["level"] == "warning"
+
+
+def test_an_object_is_written_as_its_text_without_secrets() -> None:
+    class Request:
+        def __repr__(self) -> str:
+            return "<Request: POST '/lock/v1/webhooks/ttlock/vad_1/s3cret-token'>"
+
+    assert scrub({"request": Request(), "status": 401, "ratio": 0.5, "ok": True, "none": None}) == {
+        "request": f"<Request: POST '/lock/v1/webhooks/ttlock/vad_1/{MASK}'>",
+        "status": 401, "ratio": 0.5, "ok": True, "none": None,
+    }  # fmt: skip
