@@ -110,7 +110,8 @@ class Driver:
         self._keep_pace(at)
         if at > self.now:
             self._set_clock(at)
-        messages = [message(item, self._names) for item in group]
+        letters = [message(item, self._names) for item in group]
+        messages = [BusMessage(one.topic, one.key, one.body, one.attributes) for one in letters]
         if messages:
             self._bus.publish(messages)
         self.pace.steps_count += 1

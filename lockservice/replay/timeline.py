@@ -16,7 +16,6 @@ from lockservice.replay.bookings import Booking
 from lockservice.replay.guests import guest_of
 from lockservice.replay.rooms import RoomPlan
 from lockservice.replay.stays import ENDS, Happening, Step, story_of
-from sagas.bus.port import BusMessage
 from sagas.events import envelope, registry
 from sagas.events.instants import format_instant
 
@@ -36,6 +35,16 @@ class Names:
     property_id: str
     time_zone: str
     room_id: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An event as it goes to the bus."""
+
+    topic: str
+    key: str
+    body: bytes
+    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +124,7 @@ def reservation_id(booking: Booking) -> str:
     return _id("rsv", booking.digest)
 
 
-def message(item: Planned, names: Names) -> BusMessage:
+def message(item: Planned, names: Names) -> Letter:
     """Encodes an event for the bus."""
     subject = SUBJECT.format(item.happening.step.value)
     event = envelope.Envelope(
@@ -128,7 +137,7 @@ def message(item: Planned, names: Names) -> BusMessage:
         correlation_id=reservation_id(item.booking),
     )
     attributes = {"subject": subject, "tenantId": names.tenant_id, "eventId": event.id}
-    return BusMessage(registry.spec(subject).topic or "", reservation_id(item.booking), envelope.encode(event), attributes)
+    return Letter(registry.spec(subject).topic or "", reservation_id(item.booking), envelope.encode(event), attributes)
 
 
 def _data(item: Planned, names: Names) -> Mapping[str, Any]:

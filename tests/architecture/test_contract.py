@@ -20,6 +20,9 @@ PURE_ROOMS = [
     "credentials.scopes",
     "lockservice.embedded",
     "lockservice.supervisor",
+    "lockservice.replay.generate",
+    "lockservice.replay.timeline",
+    "lockservice.demo.places",
 ]
 
 # Loads a room with everything in it and tells what came along.

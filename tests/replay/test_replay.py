@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from lockservice.replay.bookings import read_file
+from lockservice.replay.house import TIME_ZONE
+from lockservice.replay.timeline import plan, span_of
 from tests.support.own_service import SERVERS, OwnService, own_servers
 
 REAL_FILE = Path(__file__).parents[3] / "shared" / "data" / "hotel_bookings_resort.csv.gz"
@@ -67,6 +70,19 @@ def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(serv
     whole = replay(service, *arguments)
     assert whole["bookings_count"] == 40
     assert "real time" in service.manage("clock").stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_replay_keeps_the_speed_it_is_told(service: OwnService, tmp_path: Path) -> None:
+    file = tmp_path / "three.csv"
+    assert service.manage("replay_bookings", "--generate", "3", "--seed", "4", "--write", str(file)).returncode == 0
+    rows = read_file(file)
+    timeline = plan(rows, TIME_ZONE)
+    _, span = span_of(timeline)
+    seconds = 6.0
+    report = replay(service, "replay_bookings", str(file), "--vendor", "mock", "--speed", str(span.total_seconds() / seconds))
+    assert report["seconds"] >= seconds
+    assert report["bookings_count"] == 3
 
 
 @pytest.mark.timeout(120)
