@@ -141,6 +141,10 @@ class Estate:
     def start_valkey(self) -> None:
         valkey.start(self.local)
 
+    @property
+    def postgres_port(self) -> int:
+        return postgres.endpoint(self.local).port
+
     def crash_postgres(self) -> None:
         postgres.stop(self.local, "immediate")
 

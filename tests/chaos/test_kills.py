@@ -5,6 +5,7 @@ Rule: these are the real processes on servers of their own. The longest time wit
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import defaultdict
@@ -27,6 +28,7 @@ from tests.chaos.load import (
 )
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
+from tests.support.proxy import TcpProxy
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
@@ -138,6 +140,33 @@ def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, capsy
     nothing_lost_or_doubled(hotels, locks, 300)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
     bus.close()
+
+
+def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+    """The server commits, and nobody hears of it: whether it did is found in the rows, not assumed."""
+    hotels = _hotels(locks, 2, "")
+    proxy = TcpProxy("127.0.0.1", estate.postgres_port)
+    commits = itertools.count(1)
+    proxy.cut_behind = lambda piece: b"COMMIT" in piece and next(commits) % 23 == 0
+    through = {"LOCK_DB_HOST": "127.0.0.1", "LOCK_DB_PORT": str(proxy.port)}
+    bus = estate.bus()
+    for start in (estate.consumer, estate.publisher, estate.runner):
+        start(**through)
+    producer = Producer(bus, hotels, 200, per_second=40)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 1, 60, "work has begun")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        eventually(lambda: issued(hotels) >= 150, 120, "most issued")
+        proxy.cut_behind = lambda piece: False
+        producer.join()
+        wait_for_the_end(estate, hotels, 200, 60)
+    _report(capsys, f"{proxy.cuts} connections cut at COMMIT", progress)
+    assert proxy.cuts >= 10
+    nothing_lost_or_doubled(hotels, locks, 200)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+    estate.kill_all()
+    proxy.stop()
 
 
 def test_workers_killed_again_and_again_during_500_bookings(
