@@ -34,6 +34,14 @@ EMITTED = frozenset(
         Subject.CREDENTIAL_UPDATED,
         Subject.VENDOR_ERROR,
         Subject.VENDOR_ADAPTER_HEALTH_CHANGED,
+        Subject.DEVICE_REGISTERED,
+        Subject.DEVICE_HEALTH_ALERT,
+        Subject.DEVICE_BATTERY_LOW,
+        Subject.DEVICE_OFFLINE,
+        Subject.DEVICE_ONLINE,
+        Subject.AUDIT_ATTEMPT,
+        Subject.VENDOR_WEBHOOK_RECEIVED,
+        Subject.VENDOR_WEBHOOK_PROCESSED,
     }
 )
 """What this release produces; the other subjects have their schema and their topic, and nothing that sends them yet."""
