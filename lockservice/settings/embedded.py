@@ -61,7 +61,9 @@ _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
 # Vendors whose simulators are part of the demo, with further arguments, and where they listen.
-SIMULATED_VENDORS: dict[str, list[str]] = {"ttlock": ["--state-file", "{local}/sim-ttlock.json"], "mock": []}
+SIMULATED_VENDORS: dict[str, list[str]] = {
+    vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in ("ttlock", "mock")
+}
 SIMULATORS = {
     vendor: {
         "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",

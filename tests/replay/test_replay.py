@@ -55,8 +55,9 @@ def test_sixty_bookings_become_keys_and_end_and_a_second_time_tells_nothing_new(
 
 
 @pytest.mark.timeout(600)
-def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(service: OwnService) -> None:
-    arguments = ("replay_bookings", "--generate", "40", "--seed", "9", "--vendor", "ttlock")
+@pytest.mark.parametrize("vendor", ["mock", "ttlock"])
+def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(service: OwnService, vendor: str) -> None:
+    arguments = ("replay_bookings", "--generate", "30", "--seed", "9", "--vendor", vendor)
     running = service.start(*arguments)
     assert running.stdout is not None
     lines = iter(running.stdout.readline, "")
@@ -68,7 +69,7 @@ def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(serv
     assert service.processes(but=SERVERS) == []
 
     whole = replay(service, *arguments)
-    assert whole["bookings_count"] == 40
+    assert whole["bookings_count"] == 30
     assert "real time" in service.manage("clock").stdout
 
 

@@ -73,6 +73,17 @@ class Ledger:
             self._doors.clear()
             self._seeded = False
 
+    @property
+    def is_seeded(self) -> bool:
+        """Whether only seeded doors exist."""
+        return self._seeded
+
+    def restore(self, doors: list[LockAtDoor], *, seeded: bool) -> None:
+        """Takes kept doors in place of what is there."""
+        with self.lock:
+            self._doors = {door.external_id: door for door in doors}
+            self._seeded = seeded
+
     def seed(self, doors: list[Mapping[str, Any]], additive: bool) -> None:
         """Puts up locks; one that is already there keeps its keys."""
         with self.lock:

@@ -1,8 +1,9 @@
 """The mock vendor as a process of its own: one port for the service, another for tests and the demo.
 
-    python -m vendors.mock.simulator --port 0 --control-port 0
+    python -m vendors.mock.simulator --port 0 --control-port 0 [--state-file F]
 
-prints one line of JSON with `url`, `control` and `setting` once both ports listen. Control port, JSON over HTTP:
+prints one line of JSON with `url`, `control` and `setting` once both ports listen. With a state file the doors and their keys
+survive a restart; it is written every second when something changed, and at the end. Control port, JSON over HTTP:
 
 | request | body | answer |
 |---|---|---|
@@ -29,13 +30,18 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+from . import statefile
 from .client import PROFILE_HEADER
 from .cloud import Dropped, MockCloud
 from .profile import Profile, parse_profile
 
 MAX_REQUEST_BYTES = 1024 * 1024
+SAVE_EVERY_S = 1.0
+LOOKING = frozenset({"/dump", "/calls", "/counts", "/healthz"})
+BAD_STATE_FILE = 2
 
 
 class MovableClock:
@@ -69,15 +75,20 @@ class Simulator:
         self.clock = MovableClock()
         self.cloud = MockCloud(self.clock.now)
         self._forced: Profile | None = None
+        self.changed = threading.Event()
 
     def vendor(self, path: str, body: dict[str, Any], profile_text: str) -> dict[str, Any]:
         """Serves the service's side: `POST /v1/<verb>`. Raises Dropped for an answer that must not come."""
         profile = self._forced or parse_profile(profile_text)
+        self.changed.set()
         return self.cloud.call(path.removeprefix("/v1/"), body, profile)
 
     def control(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Serves the control side. Raises KeyError for a path or part that is missing, ValueError for one that is wrong."""
-        return self._controls[path](body)
+        answer = self._controls[path](body)
+        if path not in LOOKING:
+            self.changed.set()
+        return answer
 
     @property
     def _controls(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
@@ -226,11 +237,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--control-port", type=int, default=0)
+    parser.add_argument("--state-file", type=Path)
     options = parser.parse_args(argv)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    vendor, control = serve(Simulator(), options.host, options.port, options.control_port)
+    simulator = Simulator()
+    try:
+        if options.state_file is not None:
+            statefile.load(simulator.cloud.ledger, options.state_file)
+    except (ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"{options.state_file}: {error}\n")
+        return BAD_STATE_FILE
+    vendor, control = serve(simulator, options.host, options.port, options.control_port)
     address = f"{options.host}:{vendor.server_address[1]}"
     ready = {
         "url": f"http://{address}",
@@ -239,11 +258,19 @@ def main(argv: list[str] | None = None) -> int:
     }
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    stop.wait()
+    while not stop.wait(SAVE_EVERY_S):
+        _save(simulator, options.state_file)
     for server in (vendor, control):
         server.shutdown()
         server.server_close()
+    _save(simulator, options.state_file)
     return 0
+
+
+def _save(simulator: Simulator, path: Path | None) -> None:
+    if path is not None and simulator.changed.is_set():
+        simulator.changed.clear()
+        statefile.save(simulator.cloud.ledger, path)
 
 
 if __name__ == "__main__":
