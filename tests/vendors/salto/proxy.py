@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from tests.vendors.proxy import _answer, _spoil
+from tests.vendors.proxy import _spoil
 from tests.vendors.site import Trouble
 
 METHODS = ("GET", "POST", "PATCH", "DELETE")
@@ -72,6 +72,16 @@ class RestProxy:
         finally:
             connection.close()
         if trouble is None:
-            _answer(handler, answer.status, "application/json", content)
+            _pass(handler, answer, content)
         else:
             _spoil(handler, trouble, content)
+
+
+def _pass(handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse, content: bytes) -> None:
+    handler.send_response(answer.status)
+    for name, value in answer.headers.items():
+        if name.lower() not in {"server", "date", "connection"}:
+            handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(content)
+    handler.wfile.flush()

@@ -179,7 +179,7 @@ def test_a_room_move_over_the_pms_protocol_ends_the_old_room_only_with_the_card(
 
 
 def test_a_companions_move_follows_the_stay(pms: Hotel) -> None:
-    old, new, _ = pms.doors
+    _, new, _ = pms.doors
     guest, companion = pms.key(), pms.key(Intent.ADDITIONAL)
     for key in (guest, companion):
         result = pms.port.update_credential(UpdateInput(key.handle(doors=()), meta(), added=(new,), removed=key.handle().doors))

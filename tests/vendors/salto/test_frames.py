@@ -1,5 +1,6 @@
 """The bytes of the PMS protocol, equal to the vectors computed from the vendor's rule, and hostile streams."""
 
+# ruff: noqa: DTZ001 - wall clocks have no zone
 from __future__ import annotations
 
 from datetime import datetime
@@ -33,13 +34,17 @@ VECTORS = {
     "error: unknown room, encoder 1": (("TD", "1"), "02 b3 54 44 b3 31 b3 03 91"),
     "new stay in 101, 1 January 14:30 to 3 January 11:00, operator front1, last serial back": (
         CardOrder("1", ["101"], STARTS, ENDS, "front1").fields(),
-        "02 b3 43 4e 31 b3 31 b3 45 b3 31 30 31 b3 b3 b3 b3 b3 b3 31 34 33 30 30 31 30 31 32 36 b3"
-        " 31 31 30 30 30 33 30 31 32 36 b3 66 72 6f 6e 74 31 b3 b3 b3 b3 31 b3 03 ad",
+        (
+            "02 b3 43 4e 31 b3 31 b3 45 b3 31 30 31 b3 b3 b3 b3 b3 b3 31 34 33 30 30 31 30 31 32 36 b3"
+            " 31 31 30 30 30 33 30 31 32 36 b3 66 72 6f 6e 74 31 b3 b3 b3 b3 31 b3 03 ad"
+        ),
     ),
     "copy for the same": (
         CardOrder("1", ["101"], STARTS, ENDS, "front1", is_copy=True).fields(),
-        "02 b3 43 43 31 b3 31 b3 45 b3 31 30 31 b3 b3 b3 b3 b3 b3 31 34 33 30 30 31 30 31 32 36 b3"
-        " 31 31 30 30 30 33 30 31 32 36 b3 66 72 6f 6e 74 31 b3 b3 b3 b3 31 b3 03 a0",
+        (
+            "02 b3 43 43 31 b3 31 b3 45 b3 31 30 31 b3 b3 b3 b3 b3 b3 31 34 33 30 30 31 30 31 32 36 b3"
+            " 31 31 30 30 30 33 30 31 32 36 b3 66 72 6f 6e 74 31 b3 b3 b3 b3 31 b3 03 a0"
+        ),
     ),
 }
 

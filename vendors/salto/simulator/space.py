@@ -206,6 +206,9 @@ def cancel(prop: Property, key: Key, strategy: str) -> None:
         key.status = "denylisted"
     else:
         key.status = "cancelled"
+    waiting = prop.operations.get(key.operation)
+    if waiting is not None and state_of(waiting) == "waiting_card":
+        waiting.status, waiting.error = "failed", "cancelled"
     carrier = prop.carriers.get(key.carrier)
     if carrier is not None and carrier.phone and carrier.is_connected:
         carrier.image = None
