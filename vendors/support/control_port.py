@@ -35,11 +35,6 @@ class ControlPort:
         """Tells. Raises SimulatorUnreachable, SimulatorRefused."""
         return self._send("POST", path, json.dumps(body).encode())
 
-    def close(self) -> None:
-        """Lets go of the kept connection; the next request opens another."""
-        with self._lock:
-            self._forget()
-
     def _send(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"} if body else {}
         try:
