@@ -24,6 +24,7 @@ from vendors.port.types import (
     Outcome,
     Propagation,
     TokenArtifact,
+    Warning,  # noqa: A004 - the contract calls it so
 )
 from vendors.support.marks import mark_of, tag_of
 from vendors.support.per_door import failed
@@ -153,6 +154,13 @@ def gone(door: Door, until: datetime) -> DoorResult:
     """Returns the result of a door that has lost the key, or will."""
     propagation, not_after = reached(door, until)
     return DoorResult(door.device_id, Outcome.DONE, ref=None, propagation=propagation, effective_not_after=not_after)
+
+
+def stale_card(kind: CredentialKind, rows: Sequence[DoorResult]) -> tuple[Warning, ...]:
+    """Returns the warning after a change that locks off the network learn of only from the card, once it is written again."""
+    if kind not in CARD_KINDS or all(row.propagation is Propagation.CONFIRMED for row in rows):
+        return ()
+    return (Warning("CARD_MUST_BE_UPDATED", "the card carries the earlier key until it is written again at the desk"),)
 
 
 def capabilities_of(*, is_online: bool) -> LockCapabilities:

@@ -44,13 +44,13 @@ def is_twice(instant: datetime, zone: tzinfo) -> bool:
     return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
 
 
-def inside(window: Window, zone: tzinfo) -> tuple[str, str]:
-    """Returns start and end in wall time, cut to whole minutes so that the key never opens outside its window: the start is
-    rounded up, the end down. A window under a minute becomes the minute it ends in."""
+def whole_minutes(window: Window) -> Window:
+    """Returns the window cut to whole minutes so that the key never opens outside it: the start is rounded up, the end down.
+    A window that holds no whole minute becomes the minute it ends in."""
     start, end = window.valid_from, window.valid_until
     if start.second or start.microsecond:
         start = start.replace(second=0, microsecond=0) + timedelta(minutes=1)
     end = end.replace(second=0, microsecond=0)
     if end <= start:
         start = end - timedelta(minutes=1)
-    return to_wall(start, zone), to_wall(end, zone)
+    return Window(start, end)

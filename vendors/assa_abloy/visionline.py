@@ -77,9 +77,10 @@ from .keys import (
     phone_artifact,
     reached,
     refused_door,
+    stale_card,
     vendor_id,
 )
-from .local_time import from_wall, is_twice, to_wall
+from .local_time import from_wall, is_twice, to_wall, whole_minutes
 from .manifest import MANIFEST
 from .settings import VisionlineSettings
 from .visionline_cards import Card, Cards, Wanted, card_id_in, receiver_of
@@ -268,7 +269,7 @@ class VisionlinePort:
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
         """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change."""
-        if old.is_live and old.doors == wanted.doors and old.window == wanted.window:
+        if old.is_live and old.doors == wanted.doors and old.window == whole_minutes(wanted.window):
             return old, {}
         wanted = replace(
             wanted,
@@ -300,8 +301,11 @@ class VisionlinePort:
         old = cards[-1]
         for stale in cards[:-1]:
             self._cards.withdraw(call, stale)
-        doors = old.doors.with_doors(listed(request.added))
-        kept = doors.without(listed(request.removed))
+        kept = old.doors.with_doors(listed(request.added)).without(listed(request.removed))
+        if not kept.guest:
+            self._cards.withdraw(call, old)
+            return CallResult(tuple(gone(d, max(until, old.window.valid_until)) for d in every), calls=call.requests)
+        until = max(until, old.window.valid_until)  # what the card carries may end later than what was asked for
         is_move = not set(kept.guest) & set(old.doors.guest)
         wanted = Wanted(handle.kind, kept, window, label, overrides=is_move)
         card, refused = self._replaced(call, old, wanted, request.added, handle)
@@ -310,12 +314,15 @@ class VisionlinePort:
             if card.id != old.id:
                 card, _ = self._replaced(call, card, back, (), handle)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
-        rows = [*self._settled((*handle.doors, *request.added), card, refused)]
+        rows = [*self._settled((*handle.doors, *request.added), card, refused, until)]
         rows += [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
-        return CallResult(settle(tuple(rows)), self._stale_card(handle.kind, rows), call.requests)
+        return CallResult(settle(tuple(rows)), stale_card(handle.kind, rows), call.requests)
 
     def _revoke(self, call: Call, handle: CredentialHandle) -> CallResult:
+        until = handle.window.valid_until
         for card in self._of_handle(call, handle):
+            if card.kind in CARD_KINDS and not all(door.has_remote for door in handle.doors):
+                until = max(until, self._cards.carried_until(call, card))
             if not card.is_live:
                 continue
             left = card.doors.without(listed(handle.doors))
@@ -326,7 +333,6 @@ class VisionlinePort:
                 self._replaced(call, card, Wanted(card.kind, left, card.window, label), (), handle)
             else:
                 self._cards.withdraw(call, card)
-        until = handle.window.valid_until
         return CallResult(tuple(gone(door, until) for door in handle.doors), calls=call.requests)
 
     def _wake(self, call: Call, handle: CredentialHandle) -> CallResult:
@@ -338,7 +344,7 @@ class VisionlinePort:
         wanted = Wanted(handle.kind, old.doors, handle.window, label_of(call.meta.idempotency_key, handle.credential_id))
         card, refused = self._replaced(call, old, wanted, (), handle)
         rows = self._settled(handle.doors, card, refused)
-        return CallResult(settle(rows), self._stale_card(handle.kind, rows), call.requests)
+        return CallResult(settle(rows), stale_card(handle.kind, rows), call.requests)
 
     # --- what is there
 
@@ -378,15 +384,22 @@ class VisionlinePort:
     # --- parts of answers
 
     def _settled(
-        self, doors: Sequence[Door], card: Card | None, refused: Mapping[str, LockError], *, is_new: bool = False
+        self,
+        doors: Sequence[Door],
+        card: Card | None,
+        refused: Mapping[str, LockError],
+        until: datetime | None = None,
+        *,
+        is_new: bool = False,
     ) -> tuple[DoorResult, ...]:
+        """Returns one result a door. `until` is when the last key ends that the holder may still carry."""
         rows = []
         for door in doors:
             if card is None or door.device_id in refused:
                 error = refused.get(door.device_id) or KeyIssueFailed(MANIFEST.code, "no door took the key", retriable=False)
                 rows.append(refused_door(door, error))
                 continue
-            propagation, not_after = reached(door, card.window.valid_until)
+            propagation, not_after = reached(door, until or card.window.valid_until)
             if is_new:
                 waits = card.kind is CredentialKind.MOBILE_APP and not card.is_delivered
                 propagation = Propagation.PROPAGATING if waits else Propagation.CONFIRMED
@@ -413,11 +426,6 @@ class VisionlinePort:
         if any(is_twice(at, self._settings.zone) for at in (window.valid_from, window.valid_until)):
             found.append(Warning("WALL_TIME_TWICE", "the key starts or ends in an hour the locks' clocks show twice"))
         return tuple(found)
-
-    def _stale_card(self, kind: CredentialKind, rows: Sequence[DoorResult]) -> tuple[Warning, ...]:
-        if kind not in CARD_KINDS or all(row.propagation is Propagation.CONFIRMED for row in rows):
-            return ()
-        return (Warning("CARD_MUST_BE_UPDATED", "the card carries the earlier key until it is written again at the desk"),)
 
     def _record(self, row: Mapping[str, object]) -> AccessRecord:
         return AccessRecord(

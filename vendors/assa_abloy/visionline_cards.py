@@ -27,7 +27,7 @@ from vendors.support.marks import tag_of
 from .calls import Call
 from .errors import GONE, Refused
 from .keys import Listed, tag_in
-from .local_time import from_wall, inside, to_wall
+from .local_time import from_wall, to_wall, whole_minutes
 from .settings import VisionlineSettings
 from .visionline_client import VisionlineClient
 
@@ -101,13 +101,13 @@ class Cards:
             flags["override"] = "true"
         elif wanted.joins is None:
             flags["autoJoin"] = "true"
-        start, end = inside(wanted.window, self.zone)
+        window = whole_minutes(wanted.window)
         operations = [{"operation": "guest", "doors": list(wanted.doors.guest)}]
         if wanted.doors.common:
             operations.append({"operation": "common", "doors": list(wanted.doors.common)})
         body: dict[str, object] = {
-            "startTime": start,
-            "expireTime": end,
+            "startTime": to_wall(window.valid_from, self.zone),
+            "expireTime": to_wall(window.valid_until, self.zone),
             "format": CARD_FORMAT,
             "doorOperations": operations,
             "label": wanted.label,
@@ -143,6 +143,15 @@ class Cards:
         query = {"guestDoor": door, "validTime": to_wall(at, self.zone)}
         rows = self._client.ask(call, "GET", CARDS_PATH, query=query).body.get("items") or []
         return [self._read(row) for row in rows]
+
+    def carried_until(self, call: Call, card: Card) -> datetime:
+        """Returns when the last of a credential's keys ends that its card may carry: a card in a guest's pocket can be older
+        than the server's books."""
+        if card.serial is None:
+            return card.window.valid_until
+        rows = self._client.ask(call, "GET", CARDS_PATH, query={"serialNumber": card.serial}).body.get("items") or []
+        ends = [c.window.valid_until for c in map(self._read, rows) if c.tag == card.tag]
+        return max([card.window.valid_until, *ends])
 
     def of_credential(self, call: Call, credential_id: str, doors: Sequence[str], window: Window) -> list[Card]:
         """Looks at each room for the credential's live keys: at the window's start, and at its end where that shows none."""

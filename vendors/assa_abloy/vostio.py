@@ -68,6 +68,7 @@ from .keys import (
     phone_artifact,
     reached,
     refused_door,
+    stale_card,
     vendor_id,
 )
 from .manifest import MANIFEST
@@ -275,13 +276,18 @@ class VostioPort:
             if not handle.doors and not request.added:
                 return CallResult(tuple(gone(d, handle.window.valid_until) for d in every), calls=call.requests)
             raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
+        # What the card or phone carries may end later than what is asked for now.
+        until = max(handle.window.valid_until, grants[0].window.valid_until)
+        if not grants[0].doors.with_doors(listed(request.added)).without(listed(request.removed)).guest:
+            until = self._grants.withdraw(call, grants[0], RevokeReason.REPLACED.value) or until
+            return CallResult(tuple(gone(d, until) for d in every), calls=call.requests)
         fields = _window_fields(handle)
         grant, refused = self._changed(call, grants[0], fields, request.added, request.removed)
-        until = handle.window.valid_until
         kept = self._settled((*handle.doors, *request.added), grant, refused, until=until)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
         removed = [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
-        return CallResult(settle((*kept, *removed)), calls=call.requests)
+        rows = settle((*kept, *removed))
+        return CallResult(rows, warnings=stale_card(handle.kind, rows), calls=call.requests)
 
     def _changed(
         self, call: Call, grant: Grant, fields: Mapping[str, object], added: Sequence[Door], removed: Sequence[Door]
@@ -310,11 +316,12 @@ class VostioPort:
     def _revoke(self, call: Call, handle: CredentialHandle, reason: RevokeReason) -> CallResult:
         until = handle.window.valid_until
         for grant in self._grants.of_handle(call, handle):
+            until = max(until, grant.window.valid_until)
             left = grant.doors.without(listed(handle.doors))
             if left.guest:
                 self._grants.change(call, grant, {"guestDoors": list(left.guest), "commonDoors": list(left.common)})
             else:
-                until = self._grants.withdraw(call, grant, reason.value) or until
+                until = max(until, self._grants.withdraw(call, grant, reason.value) or until)
         return CallResult(tuple(gone(door, until) for door in handle.doors), calls=call.requests)
 
     def _rest(self, call: Call, handle: CredentialHandle, fields: Mapping[str, object]) -> CallResult:

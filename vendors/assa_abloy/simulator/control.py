@@ -12,10 +12,12 @@
 | POST /doors | `{"device", "online"?, "reachable"?, "clockSkewS"?, "removed"?}` | changes a door |
 | POST /maintenance | `{"house", "from", "until"}` | announces a window |
 | GET /calls?limit=… | | requests, newest last, and how many concerned each door |
+| POST /sessions | `{}` | forgets sessions and tokens, as a restart of the vendor does |
 | POST /reset | | forgets everything |
 
-A seed is `{"code", "clientId", "clientSecret", "username", "password", "webhookSecret"?, "timeZone"?, "rateLimit"?,
-"cardWaitMs"?, "issuesSlowly"?, "doors": [{"doorId", "name", "type"?, "online"?}], "encoders": [{"name", "feeds"?}]}`.
+A seed is `{"code", "clientId", "clientSecret", "username", "password", "webhookSecret"?, "accessKey"?, "timeZone"?,
+"rateLimit"?, "cardWaitMs"?, "issuesSlowly"?, "doors": [{"doorId", "name", "type"?, "online"?}],
+"encoders": [{"name", "feeds"?}]}`.
 
 One rule: no service knows this side.
 """
@@ -54,6 +56,7 @@ class Control:
             "/doors": self._doors,
             "/maintenance": self._maintenance,
             "/calls": self._calls,
+            "/sessions": self._sessions,
             "/reset": self._reset,
         }
         try:
@@ -67,6 +70,7 @@ class Control:
         house.client_id, house.client_secret = body["clientId"], body["clientSecret"]
         house.username, house.password = body["username"], body["password"]
         house.webhook_secret = body.get("webhookSecret", house.webhook_secret)
+        house.access_key = body.get("accessKey", house.access_key)
         house.zone = read_zone(body.get("timeZone", "UTC"))
         house.rate_limit = body.get("rateLimit", house.rate_limit)
         house.card_wait_s = body.get("cardWaitMs", house.card_wait_s * 1000) / 1000
@@ -146,6 +150,11 @@ class Control:
     def _calls(self, body: dict[str, Any]) -> dict[str, Any]:
         limit = int(body.get("limit", 1000))
         return {"calls": self._world.calls[-limit:] if limit else [], "byDoor": dict(self._world.calls_by_door)}
+
+    def _sessions(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._world.sessions.clear()
+        self._world.tokens.clear()
+        return {"sessions": 0}
 
     def _reset(self, body: dict[str, Any]) -> dict[str, Any]:
         self._world.reset()

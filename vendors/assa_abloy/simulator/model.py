@@ -103,7 +103,8 @@ class Job:
 
 @dataclass(slots=True)
 class House:
-    """One property: a Vostio environment and a Visionline server over the same locks."""
+    """One property: a Vostio environment and a Visionline server over the same locks. `access_key` is given to every session
+    where it is set, for transcripts; otherwise each has its own."""
 
     code: str
     client_id: str = ""
@@ -111,6 +112,7 @@ class House:
     username: str = ""
     password: str = ""
     webhook_secret: str = ""
+    access_key: str | None = None
     zone: tzinfo | None = None
     rate_limit: int | None = 30
     card_wait_s: float = 1.5

@@ -238,7 +238,9 @@ class VostioSide:
         self._tell_phone(house, key)
         off_network = [d for d in key.guest if d in house.locks and not house.locks[d].is_online]
         if key.kind in CARD_KINDS and off_network:
-            return Reply(202, {"effective": "on_next_guest_key_or_expiry", "notAfter": key.end.isoformat()})
+            carried = [image.end for image in house.cards.values() if image.key_id == key.id]
+            not_after = max([key.end, *carried]).isoformat()
+            return Reply(202, {"effective": "on_next_guest_key_or_expiry", "notAfter": not_after})
         return Reply(204)
 
     def _grant(self, house: House, grant_id: str) -> Key:
