@@ -12,6 +12,7 @@ from datetime import datetime
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection
 from django.http import HttpRequest
+from django.utils.translation import gettext
 
 from lockservice.console.models import StaffTenant, TenantVisit
 from lockservice.console.roles import Role, permissions_of
@@ -104,7 +105,7 @@ def enter(request: HttpRequest) -> Desk | None:
         tenant = Tenant.objects.filter(tenant_id=row.tenant_id).first()
     return Desk(
         tenant_id=row.tenant_id,
-        tenant_name=tenant.name if tenant else row.tenant_id,
+        tenant_name=_name(row.tenant_id, tenant),
         role=Role(row.role),
         actor_id=row.actor_id,
         login=request.user.get_username(),
@@ -130,5 +131,10 @@ def real_now() -> datetime:
 
 def _tenant_name(tenant_id: str) -> str:
     with tenancy.tenant(tenant_id):
-        row = Tenant.objects.filter(tenant_id=tenant_id).first()
+        return _name(tenant_id, Tenant.objects.filter(tenant_id=tenant_id).first())
+
+
+def _name(tenant_id: str, row: Tenant | None) -> str:
+    if tenant_id == tenancy.UNATTRIBUTED:
+        return gettext("Messages of no tenant")
     return row.name if row else tenant_id

@@ -78,7 +78,8 @@ OUTCOMES = {
     "deferred": Word(_("accepted, answer later"), BUSY),
     "unknown": Word(_("answer lost"), WARN),
     "failed": Word(pgettext_lazy("step", "failed"), BAD),
-    "partial": Word(_("some doors only"), WARN),
+    "refused": Word(_("refused"), BAD),
+    "bug": Word(_("our mistake"), BAD),
 }
 SEVERITIES = {
     "critical": Word(_("critical"), BAD),
