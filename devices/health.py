@@ -17,7 +17,7 @@ from devices.health_rules import (
     Crossing,
     Reading,
     Source,
-    is_offline,
+    is_missed,
     weigh,
 )
 from devices.models import DeviceReading, LockDevice
@@ -86,7 +86,7 @@ def _take(row: LockDevice, reading: Reading, real_now: datetime) -> None:
     if reading.online:
         row.last_seen_at = real_now
     if reading.online is not None:
-        row.online = not is_offline(row.standing)
+        row.online = not is_missed(row.standing)
     if reading.battery_percent is not None:
         row.battery_percent = reading.battery_percent
     if reading.clock_skew_ms is not None:

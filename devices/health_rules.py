@@ -14,10 +14,13 @@ changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
+
+from vendors.port.types import Window
 
 BATTERY_LOW_PERCENT: Final = 25
 BATTERY_CRITICAL_PERCENT: Final = 10
@@ -82,6 +85,19 @@ def weigh(standing: Mapping[str, Any], reading: Reading, firmware_minimum: str =
     if reading.firmware and firmware_minimum:
         _weigh_firmware(now, reading.firmware, firmware_minimum, crossings)
     return {name: value for name, value in now.items() if value}, crossings
+
+
+def window_by_clocks(window: Window, skews_ms: Iterable[int | None]) -> Window:
+    """Returns the window to give to locks whose clocks are off, so that the key opens at no true instant outside of its own.
+
+    A lock that is fast gets a later start, one that is slow an earlier end. The start of the one and the end of the other are
+    then right to the minute; at its other end the key loses as much as the clock is off. It is right too after the clock was
+    set. Clocks within SKEW_WARN_MS count as right; a window shorter than what would be cut off is given as it is.
+    """
+    off = [timedelta(milliseconds=skew) for skew in skews_ms if skew is not None and abs(skew) > SKEW_WARN_MS]
+    start = window.valid_from + max([*off, timedelta(0)])
+    end = window.valid_until + min([*off, timedelta(0)])
+    return Window(start, end) if start < end else window
 
 
 def is_missed(standing: Mapping[str, Any]) -> bool:

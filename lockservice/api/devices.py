@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from django.db import connection
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from devices import adapters, selectors
+from devices import adapters, health, selectors
+from devices.health_rules import Reading, Source
 from devices.models import LockDevice
 from lockservice.api.credential_body import moment
 from lockservice.api.openapi import documented
@@ -26,7 +26,7 @@ from lockservice.core.http_problems import PREFIX, PROBLEMS, Problem
 from lockservice.core.http_strict import OpaqueId, StrictBody, Text, shape
 from lockservice.core.tenancy import tenant
 from vendors.port.errors import LockError
-from vendors.port.types import CredentialKind, DeviceHealth, LockCapabilities
+from vendors.port.types import CredentialKind, LockCapabilities
 
 TAG: Final = "devices"
 
@@ -158,24 +158,13 @@ def _check(caller: Principal, device_id: str) -> Answer:
         port = adapters.port_of(caller.tenant_id, selectors.installation(caller.tenant_id, facts.installation_id))
         adapters.vendor_clock().observe(clock.now())
     try:
-        health = port.health_check(facts.door())
+        found = port.health_check(facts.door())
     except LockError as error:
         raise _vendor_problem(error) from error
+    reading = Reading(Source.CHECK, found.online, found.battery_percent, found.clock_skew_ms, found.firmware)
     with tenant(caller.tenant_id):
-        _note(caller.tenant_id, device_id, health)
+        health.observe(caller.tenant_id, {device_id: reading}, clock.now())
     return Answer(200, {"device": device_id})
-
-
-def _note(tenant_id: str, device_id: str, health: DeviceHealth) -> None:
-    """Keeps what was read; a value the vendor did not tell leaves the old one. `last_seen_at` is real time."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        now = cursor.fetchone()[0]
-    read = {"battery_percent": health.battery_percent, "clock_skew_ms": health.clock_skew_ms, "firmware": health.firmware}
-    changes: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
-    if health.online:
-        changes["last_seen_at"] = now
-    LockDevice.objects.filter(tenant_id=tenant_id, id=device_id).update(online=health.online, **changes)
 
 
 def _vendor_problem(error: LockError) -> Problem:

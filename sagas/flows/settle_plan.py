@@ -18,6 +18,7 @@ from credentials.reservations import holder_of
 from credentials.targets import RANK, Verb, next_verb
 from devices import adapters, breaker, call_counts, selectors
 from devices.breaker import Gate, Standing
+from devices.health_rules import window_by_clocks
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import settle_record
@@ -218,7 +219,8 @@ def _call(
     place = house(key.tenant_id, key.property_id)
     meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
     port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in doors if door.device_id in facts)
-    handle = _handle(key, port_doors, provisions)
+    window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d.device_id].clock_skew_ms for d in port_doors))
+    handle = _handle(key, port_doors, window, provisions)
     return Call(
         saga_id=work.id,
         tenant_id=key.tenant_id,
@@ -260,12 +262,12 @@ def issue_call_key(key: KeyCredential, rounds: int) -> str:
     return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
 
 
-def _handle(key: KeyCredential, doors: tuple[Door, ...], provisions: Provisions) -> CredentialHandle:
+def _handle(key: KeyCredential, doors: tuple[Door, ...], window: Window, provisions: Provisions) -> CredentialHandle:
     pin = provisions.pins.get(key.id)
     return CredentialHandle(
         credential_id=key.id,
         kind=CredentialKind(key.kind),
-        window=Window(key.valid_from, key.valid_until),
+        window=window,
         doors=doors,
         pin=pin if isinstance(pin, Pin) else None,
         card_number=_open_card(key),

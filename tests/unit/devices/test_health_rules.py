@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from devices.health_rules import Crossing, Reading, Source, is_missed, is_offline, weigh
+from devices.health_rules import Crossing, Reading, Source, is_missed, is_offline, weigh, window_by_clocks
+from vendors.port.types import Window
 
 
 def _run(readings: Iterable[Reading], minimum: str = "") -> tuple[dict[str, Any], list[list[tuple[str, str]]]]:
@@ -99,3 +101,44 @@ def test_what_a_reading_does_not_say_changes_nothing() -> None:
     assert standing == {
         "battery": "critical", "clock": "critical", "firmware": "info", "missed": 2, "missed_by": "check", "offline": True,
     }  # fmt: skip
+
+
+START = datetime(2026, 5, 1, 14, tzinfo=UTC)
+STAY = Window(START, START + timedelta(days=2))
+HALF = 1_800_000
+
+
+@pytest.mark.parametrize(
+    ("skews", "cut_start", "cut_end"),
+    [
+        ([], 0, 0),
+        ([None, 0, 300_000, -300_000], 0, 0),
+        ([HALF], 30, 0),
+        ([-HALF], 0, 30),
+        ([HALF, -HALF, 2 * HALF], 60, 30),
+    ],
+)
+def test_a_window_is_cut_where_a_wrong_clock_would_let_it_reach_too_far(
+    skews: list[int | None], cut_start: int, cut_end: int
+) -> None:
+    given = window_by_clocks(STAY, skews)
+    assert given.valid_from - STAY.valid_from == timedelta(minutes=cut_start)
+    assert STAY.valid_until - given.valid_until == timedelta(minutes=cut_end)
+
+
+@pytest.mark.parametrize("skew_ms", [HALF, -HALF])
+def test_a_lock_that_is_off_opens_at_no_true_instant_outside_of_the_window(skew_ms: int) -> None:
+    given = window_by_clocks(STAY, [skew_ms])
+    opens = [
+        START + timedelta(minutes=minute)
+        for minute in range(-120, 2 * 24 * 60 + 120)
+        if given.contains(START + timedelta(minutes=minute, milliseconds=skew_ms))
+    ]
+    assert all(STAY.contains(instant) for instant in opens)
+    assert len(opens) == 2 * 24 * 60 - 30
+    assert given.contains(START + timedelta(days=1))  # and after somebody set the clock
+
+
+def test_a_stay_shorter_than_the_clock_is_off_keeps_its_window() -> None:
+    short = Window(START, START + timedelta(minutes=20))
+    assert window_by_clocks(short, [HALF]) == short
