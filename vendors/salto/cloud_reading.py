@@ -86,7 +86,7 @@ class CloudReading:
             query = {"door": door.external_id, **span, "after": after, "limit": str(PAGE)}
             rows = self._read(call, path_of("events"), query, door)["items"]
             for row in rows:
-                attempt = attempt_in(row, {str(row["door"]): door.external_id})
+                attempt = attempt_in(row)
                 if attempt is not None:
                     found.append(attempt)
             if len(rows) < PAGE:

@@ -39,15 +39,15 @@ DENIED: dict[int, str] = {
 }
 
 
-def attempt_in(row: Mapping[str, Any], places: Mapping[str, str]) -> AccessRecord | None:
-    """Reads an event row; None for one that is no attempt. `places` maps door names to external ids where they differ."""
-    code, door = int(row["operation"]), str(row["door"])
+def attempt_in(row: Mapping[str, Any]) -> AccessRecord | None:
+    """Reads an event row; None for one that is no attempt. A shared door is named by its authorisation."""
+    code, door, shared = int(row["operation"]), str(row["door"]), row.get("authorization")
     if code not in GRANTED and code not in DENIED:
         return None
     operator, kind = str(row.get("operator") or ""), row.get("kind")
     return AccessRecord(
         external_event_id=f"{door}:{row['id']}",
-        device_external_id=places.get(door, door),
+        device_external_id=door if shared is None else f"auth:{shared}",
         outcome="granted" if code in GRANTED else "denied",
         attempted_at=moment(str(row["occurredAt"])),
         deny_reason=DENIED.get(code),

@@ -1,12 +1,15 @@
-"""Asks the property's server over the PMS protocol: a connection a verb, its limits, and answers sorted into yes, no, unknown.
+"""Asks the property's server over the PMS protocol: one connection at a time, and answers sorted into yes, no, unknown.
 
-One rule: a connection is opened for a verb and closed after it, since the server serves one; the lane of the installation lets
-one verb at a time through.
+One rule: a connection is opened for a command and closed after its answer, since the server serves one and answers match by
+order. In a process the commands of one server queue here; over processes the installation's lane (width 1) sees to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from vendors.port.errors import LockError, Reason
 from vendors.port.manifest import AdapterContext
@@ -23,6 +26,8 @@ NOT_READY_WAIT_S = 5.0
 QUICK_ANSWER_S = 15.0
 MIN_ASK_S = 1.0
 OpenLine = Callable[[float], Line]
+_queues: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
+"""One lock for each server this process speaks to; whatever adapter objects there are."""
 
 
 class PmsCall:
@@ -53,6 +58,23 @@ class PmsClient:
         limit_s = min(limit_s, call.deadline.left_s)
         if limit_s < MIN_ASK_S:
             raise unreachable("no time left in this call", Reason.BUSY, throttled=True)
+        with self._turn(limit_s):
+            answer = self._converse(call, fields, limit_s)
+        if answer.field(0)[:2] != fields[0][:2] and answer.field(0) != "WO":
+            raise Refused(answer.field(0))
+        return answer
+
+    @contextmanager
+    def _turn(self, limit_s: float) -> Iterator[None]:
+        queue = _queues[(self._settings.pms_host, self._settings.pms_port)]
+        if not queue.acquire(timeout=limit_s):
+            raise unreachable("another command holds the property's one connection", Reason.BUSY, throttled=True)
+        try:
+            yield
+        finally:
+            queue.release()
+
+    def _converse(self, call: PmsCall, fields: Sequence[str], limit_s: float) -> Frame:
         self._context.limiter.acquire(1, call.meta.priority)
         call.requests += 1
         try:
@@ -60,7 +82,7 @@ class PmsClient:
         except LineNotOpened as error:
             raise unreachable(f"the property's PMS port is not reached: {error}") from error
         try:
-            answer = PmsDriver(line, self._context.sleep).ask(fields, limit_s)
+            return PmsDriver(line, self._context.sleep).ask(fields, limit_s)
         except NotTaken as error:
             # Nothing was done, so this counts as no attempt and the next one need not look.
             raise unreachable(str(error), Reason.BUSY, throttled=True, wait_s=NOT_READY_WAIT_S) from error
@@ -70,9 +92,6 @@ class PmsClient:
             raise translate(PMS, "ES") from error
         finally:
             line.close()
-        if answer.field(0)[:2] != fields[0][:2] and answer.field(0) != "WO":
-            raise Refused(answer.field(0))
-        return answer
 
     def error(self, call: PmsCall, refused: Refused, device_id: str | None = None) -> LockError:
         """Builds the port's error for the server's letters."""

@@ -38,7 +38,7 @@ def read_push(body: bytes) -> tuple[AccessRecord, ...]:
         return ()
     try:
         row = {"occurredAt": document["occurredAt"], **document["data"], "id": document["id"]}
-        attempt = attempt_in(row, {})
+        attempt = attempt_in(row)
     except (KeyError, TypeError) as error:
         raise ValueError("the push lacks a part") from error
     return (attempt,) if attempt is not None else ()

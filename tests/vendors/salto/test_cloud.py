@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from queue import Queue
 
 import pytest
 
@@ -83,7 +87,6 @@ def test_nobody_came_so_the_job_failed_for_good_and_the_next_attempt_is_a_job_of
     with pytest.raises(KeyIssueFailed) as caught:
         hotel.port.resume(waiting.handle(), waiting.result.resume_token or "", meta())
     assert not caught.value.retriable
-    hotel.port.revoke_credential(waiting.handle(), RevokeReason.CANCELLATION, meta())
     hotel.place()
     again = hotel.port.issue_credential(replace(waiting.request, meta=replace(waiting.request.meta, attempt=2)))
     assert [door.outcome for door in again.doors] == [Outcome.DONE]
@@ -212,6 +215,41 @@ def test_a_push_holds_an_attempt_or_nothing_and_is_refused_when_it_is_malformed(
     ):
         with pytest.raises(ValueError):
             read_push(broken)
+
+
+def test_the_simulated_cloud_pushes_what_the_adapter_takes_for_genuine_and_polling_tells_the_same(hotel: Hotel) -> None:
+    received: Queue[tuple[dict[str, str], bytes]] = Queue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.put((dict(self.headers.items()), body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+        hotel.simulator.post("/seed", {"property": hotel.property, "webhookUrl": url})
+        guest = hotel.key(doors=(hotel.street, hotel.gym))
+        guest.opens(hotel.gym)
+        guest.opens(hotel.street)
+        pushes = [received.get(timeout=5) for _ in range(3)]
+    finally:
+        server.shutdown()
+        server.server_close()
+    now = datetime.now(UTC)
+    assert all(hotel.port.verify(headers, body, now) for headers, body in pushes)
+    assert not any(hotel.port.verify(headers, body + b" ", now) for headers, body in pushes)
+    attempts = [attempt for _, body in pushes for attempt in hotel.port.parse(body)]
+    assert sorted(attempt.device_external_id for attempt in attempts) == sorted(["auth:7", hotel.street.external_id])
+    span = (NOON - H, NOON + H)
+    polled = [record for door in (hotel.gym, hotel.street) for record in hotel.port.list_records(door, *span)]
+    assert {record.external_event_id for record in polled} == {attempt.external_event_id for attempt in attempts}
 
 
 def test_settings_that_cannot_work_are_refused_by_name(new_hotel: Callable[..., Hotel]) -> None:

@@ -136,6 +136,18 @@ def test_the_staff_card_that_cancels_a_guest_ends_the_stay_at_that_door_at_once(
     assert either.key().opens(either.doors[0])
 
 
+def test_once_the_server_has_heard_that_the_next_guest_used_the_door_the_last_key_is_confirmed_dead(hotel: Hotel) -> None:
+    first = hotel.key()
+    second = hotel.key(doors=(hotel.doors[0], hotel.street))
+    second.opens(hotel.doors[0])
+    told = hotel.port.revoke_credential(first.handle(), RevokeReason.LOST, meta()).doors[0]
+    assert (told.propagation, told.effective_not_after) == (PROPAGATING, NOON + 72 * H)
+    second.opens(hotel.street)
+    told = hotel.port.revoke_credential(first.handle(), RevokeReason.LOST, meta()).doors[0]
+    assert (told.propagation, told.effective_not_after) == (CONFIRMED, None)
+    assert first.opens(hotel.doors[0]) is False
+
+
 # --- room move
 
 
@@ -274,6 +286,21 @@ def test_an_area_is_an_authorisation_on_the_same_card(either: Hotel) -> None:
     guest = either.key(doors=(either.doors[0], either.gym))
     assert [guest.opens(door) for door in (either.doors[0], either.gym)] == [True, True]
     assert either.shown(either.gym, plain.value) == (False, "not_permitted")
+
+
+def test_an_area_is_given_and_taken_like_a_room(hotel: Hotel) -> None:
+    guest = hotel.key(doors=(hotel.doors[0], hotel.street))
+    added = hotel.port.update_credential(UpdateInput(guest.handle(), meta(), added=(hotel.gym,)))
+    assert {r.device_id: r.propagation for r in added.doors}["lck_gym"] is PROPAGATING
+    assert guest.opens(hotel.gym) is False
+    guest.opens(hotel.street)
+    assert guest.opens(hotel.gym)
+    taken = hotel.port.update_credential(UpdateInput(guest.handle(), meta(), removed=(hotel.gym,)))
+    told = {r.device_id: (r.propagation, r.effective_not_after) for r in taken.doors}["lck_gym"]
+    assert told == (PROPAGATING, NOON + 72 * H)
+    assert guest.opens(hotel.gym), "as announced"
+    guest.opens(hotel.street)
+    assert hotel.shown(hotel.gym, guest.value) == (False, "not_permitted")
 
 
 def test_a_card_carries_four_rooms_and_a_fifth_is_refused_without_a_call(new_hotel: Callable[..., Hotel]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -220,6 +222,23 @@ def test_a_property_that_is_not_reached_was_asked_nothing(new_hotel: Callable[..
     with pytest.raises(VendorUnreachable) as caught:
         hotel.key()
     assert (caught.value.retriable, caught.value.throttled) == (True, False)
+
+
+def test_commands_of_one_server_queue_for_its_one_connection(pms: Hotel) -> None:
+    """Three threads and three adapters; the first waits for a card while the others stand behind it."""
+    pms.simulator.post("/seed", {"property": pms.property, "encoderTimeoutS": 10})
+    pms.by_hand()
+    ports = [pms.build() for _ in range(3)]
+    window = Window(NOON - H, NOON + H)
+    requests = [request_for(pms, CARD, (door,), window=window) for door in pms.doors]
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(port.issue_credential, request) for port, request in zip(ports, requests, strict=True)]
+        while not any("CN" in call for call in pms.calls()):
+            time.sleep(0.01)
+        pms.place()
+        outcomes = [future.result(20).doors[0].outcome for future in waiting]
+    assert outcomes == [Outcome.DONE] * 3
+    assert [pms.generation(door) for door in pms.doors] == [1, 1, 1]
 
 
 # --- the error table

@@ -2,7 +2,7 @@
 
 | request | body | answer |
 |---|---|---|
-| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?, "occupied"?, "outOfService"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
+| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?, "occupied"?, "outOfService"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "webhookUrl"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
 | GET /dump?property= | | `{"now", "properties": […]}` |
 | POST /clock | `{"now": iso or null, "running"?}` | moves all clocks |
 | POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?}`, `{"device", "code"}` for one door, `{}` heals | |
@@ -29,6 +29,7 @@ from typing import Any
 from .doors import show_carrier, type_pin
 from .model import Carrier, Door, Key, Property
 from .pms import PmsPort
+from .pusher import Pusher
 from .space import door_for, finish_waiting
 from .tls import Authority
 from .world import World
@@ -43,6 +44,7 @@ class Control:
         self._host = host
         self.connector_url = ""
         self._pms: dict[str, PmsPort] = {}
+        self._pushers: dict[str, Pusher] = {}
 
     def serve(self, path: str, query: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, Any]:
         """Serves one call."""
@@ -73,6 +75,8 @@ class Control:
     def _seed(self, body: Mapping[str, Any]) -> dict[str, Any]:
         prop = self._world.seed(body)
         answer: dict[str, Any] = {"property": prop.id, "apiKeys": prop.api_keys}
+        if prop.webhook_url and prop.id not in self._pushers:
+            self._pushers[prop.id] = Pusher(prop)
         if body.get("pms"):
             if prop.id not in self._pms:
                 self._pms[prop.id] = PmsPort(self._world, prop, self._host)
@@ -161,6 +165,7 @@ class Control:
     def _reset(self) -> dict[str, Any]:
         self.close()
         self._pms.clear()
+        self._pushers.clear()
         self._world.reset()
         return {"ok": True}
 

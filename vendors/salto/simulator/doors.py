@@ -186,6 +186,7 @@ def _remember(
 def _row(prop: Property, door: Door, verdict: Verdict, kind: str) -> dict[str, Any]:
     return {
         "door": door.name,
+        "authorization": door.authorisation,
         "operation": verdict.code,
         "outcome": _outcome(verdict),
         "denyReason": verdict.why if _outcome(verdict) == "denied" else None,
@@ -214,4 +215,7 @@ def _log(prop: Property, door: Door, carrier: Carrier | None, row: dict[str, Any
 
 
 def _numbered(prop: Property, row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": next(prop.numbers), "receivedAt": prop.now().isoformat(), **row}
+    numbered = {"id": next(prop.numbers), "receivedAt": prop.now().isoformat(), **row}
+    if prop.webhook_url:
+        prop.pushes.put(numbered)
+    return numbered

@@ -10,6 +10,7 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from queue import SimpleQueue
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -175,6 +176,8 @@ class Property:
     zone: ZoneInfo
     api_keys: list[str]
     webhook_secret: str = ""
+    webhook_url: str = ""
+    pushes: SimpleQueue[dict[str, Any]] = field(default_factory=SimpleQueue)
     encoder_timeout_s: float = 20.0
     guest_keys_update: bool = True
     connector_up: bool = True

@@ -17,7 +17,19 @@ from urllib.parse import parse_qs, unquote
 
 from .effects import effects_of_giving, effects_of_issue, effects_of_taking, has_followed, is_off_its_carrier, places_of
 from .model import LIVE, Door, Key, Property, local_of
-from .space import Refusal, Wanted, add_rooms, cancel, changed, check_out, door_for, make_key, ready_encoder, state_of
+from .space import (
+    Refusal,
+    Wanted,
+    add_rooms,
+    cancel,
+    changed,
+    check_out,
+    door_for,
+    end_expired_jobs,
+    make_key,
+    ready_encoder,
+    state_of,
+)
 from .world import World
 
 STATUS = {
@@ -83,6 +95,7 @@ def handle(world: World, request: Request) -> Answer:
     try:
         prop = _property(world, request)
         world.note_call(prop, f"{request.method} {request.path}", _places_in(request, prop))
+        end_expired_jobs(prop)
         fault = world.take_fault("rest", prop.id, request.method, request.path)
         if fault is not None:
             return refused(str(fault["code"]), retry_after_s=fault.get("retryAfterS"))

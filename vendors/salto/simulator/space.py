@@ -133,6 +133,14 @@ def state_of(operation: Operation) -> str:
     return operation.status
 
 
+def end_expired_jobs(prop: Property) -> None:
+    """Cancels the keys nobody laid a card down for."""
+    for operation in prop.operations.values():
+        key = prop.keys[operation.key]
+        if state_of(operation) == "failed" and key.status == "waiting_card":
+            key.status = "cancelled"
+
+
 def ready_encoder(prop: Property, name: str) -> Encoder:
     """Finds the encoder. Raises Refusal when it is unknown, does not answer or serves another."""
     encoder = prop.encoders.get(name)
@@ -263,8 +271,9 @@ def _check(prop: Property, wanted: Wanted) -> None:
         raise Refusal("unknown_authorization")
     for name in wanted.rooms:
         _usable_room(prop, name)
-    used = sum(1 for key in prop.keys.values() if key.is_cancellable and key.status in LIVE and key.is_carried)
-    if wanted.kind != "pin_code" and wanted.is_cancellable and used + len(prop.denylist) >= prop.denylist_capacity:
+    now = prop.local(prop.now())
+    places = sum(1 for key in prop.keys.values() if key.is_cancellable and key.is_carried and key.ends > now)
+    if wanted.kind != "pin_code" and wanted.is_cancellable and places >= prop.denylist_capacity:
         raise Refusal("denylist_pool_exhausted")
     if wanted.kind == "pin_code":
         probe = Key("", "pin_code", "", "", 0, {}, set(), set(), wanted.starts, wanted.ends, "new", pin=wanted.pin)

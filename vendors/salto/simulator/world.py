@@ -94,6 +94,7 @@ class World:
 _SETTINGS = {
     "apiKeys": "api_keys",
     "webhookSecret": "webhook_secret",
+    "webhookUrl": "webhook_url",
     "encoderTimeoutS": "encoder_timeout_s",
     "guestKeysUpdate": "guest_keys_update",
     "denylistCapacity": "denylist_capacity",
