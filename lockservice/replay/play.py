@@ -55,7 +55,8 @@ def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
     vendors.port.simulated.SimulatorUnreachable; run it again after the repair.
     """
     story = timeline.plan(request.bookings, TIME_ZONE)
-    digest = hashlib.sha256(f"{digest_of(request.bookings)}\x1f{request.vendor}".encode()).hexdigest()
+    said = "\x1f".join((digest_of(request.bookings), request.vendor, request.tenant_id or ""))
+    digest = hashlib.sha256(said.encode()).hexdigest()
     house = house_of(digest, story.rooms_count, request.tenant_id)
     with Crew(settings.LOCAL_DIRECTORY, request.vendor, request.place, request.runners) as crew:
         say(_beginning(story, crew))
