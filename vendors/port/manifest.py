@@ -29,8 +29,9 @@ class VendorManifest:
     """A vendor as the registry sees it. `adapter` is `module:function` of an AdapterFactory; `simulator` a module with
     `main(argv)`, or None; `simulated` is `module:function` of the SimulatorFactory that opens its control port. `lane_width`
     bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
-    installation states none; None where there is none. `desk_kinds` need a person at the desk, so no booking event encodes
-    them. `secret_names` and `setting_names` are what an installation must provide."""
+    installation states none; None where there is none. `calls_per_second` is there where the vendor counts seconds: no
+    second may see more, bursts included. `desk_kinds` need a person at the desk, so no booking event encodes them.
+    `secret_names` and `setting_names` are what an installation must provide."""
 
     code: str
     display_name: str
@@ -41,6 +42,7 @@ class VendorManifest:
     lane: LaneRule = LaneRule.INSTALLATION
     lane_width: int = 8
     calls_per_minute: int | None = None
+    calls_per_second: int | None = None
     calls_per_month: int | None = None
     desk_kinds: tuple[CredentialKind, ...] = ()
     setting_names: tuple[str, ...] = ()

@@ -41,15 +41,11 @@ class LockPort(Protocol):
         """Brings the window to the handle's, adds doors, then removes doors. Repeatable."""
         ...
 
-    def revoke_credential(
-        self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta
-    ) -> CallResult:
+    def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Takes the key back at the handle's doors. A key that is not there counts as taken back."""
         ...
 
-    def suspend_credential(
-        self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta
-    ) -> CallResult:
+    def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Makes the key stop opening, so that it can be resumed. Repeatable."""
         ...
 

@@ -32,8 +32,7 @@ from urllib.parse import parse_qsl
 
 from .doors import Verdict, present, write_down
 from .http_server import Reply, Request
-from .model import Encoder, House, Image, Lock, Phone
-from .visionline_side import read_zone
+from .model import Encoder, House, Image, Lock, Phone, read_zone
 from .world import World, sync
 
 
@@ -66,12 +65,13 @@ class Control:
             return Reply(400, {"error": f"{type(error).__name__}: {error}"})
 
     def _seed(self, body: dict[str, Any]) -> dict[str, Any]:
+        read_zone(body.get("timeZone", "UTC"))  # refused before anything is put up
         house = self._world.houses.setdefault(body["code"], House(body["code"]))
         house.client_id, house.client_secret = body["clientId"], body["clientSecret"]
         house.username, house.password = body["username"], body["password"]
         house.webhook_secret = body.get("webhookSecret", house.webhook_secret)
         house.access_key = body.get("accessKey", house.access_key)
-        house.zone = read_zone(body.get("timeZone", "UTC"))
+        house.zone_name = body.get("timeZone", "UTC")
         house.rate_limit = body.get("rateLimit", house.rate_limit)
         house.card_wait_s = body.get("cardWaitMs", house.card_wait_s * 1000) / 1000
         house.issues_slowly = body.get("issuesSlowly", house.issues_slowly)

@@ -6,8 +6,9 @@ One rule: a lock off the network knows only what a card or phone brought to it. 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 LIVE = frozenset({"issuing", "active", "suspended"})
 
@@ -113,7 +114,7 @@ class House:
     password: str = ""
     webhook_secret: str = ""
     access_key: str | None = None
-    zone: tzinfo | None = None
+    zone_name: str = "UTC"
     rate_limit: int | None = 30
     card_wait_s: float = 1.5
     issues_slowly: bool = False
@@ -128,3 +129,17 @@ class House:
     windows: list[tuple[datetime, datetime]] = field(default_factory=list)
     answers: dict[str, tuple[str, int, dict[str, Any]]] = field(default_factory=dict)
     bucket: tuple[float, float] | None = None
+
+    @property
+    def zone(self) -> tzinfo:
+        """Returns the property's wall time."""
+        return read_zone(self.zone_name)
+
+
+def read_zone(name: str) -> tzinfo:
+    """Reads `UTC`, `UTC±HH:MM` or an IANA name. Raises ValueError or a LookupError for anything else."""
+    if name.startswith("UTC"):
+        sign = -1 if name[3:4] == "-" else 1
+        hours, _, minutes = name[4:].partition(":")
+        return timezone(sign * timedelta(hours=int(hours or 0), minutes=int(minutes or 0)))
+    return ZoneInfo(name)

@@ -12,14 +12,17 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from . import statefile
 from .control import Control
 from .http_server import Reply, Request, serve
 from .visionline_side import VisionlineSide
 from .vostio_side import VostioSide
 from .world import World
 
+SAVE_EVERY_S = 1.0
 VISIONLINE_PATH = "/api/v1/"
 _WORDS = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -37,6 +40,7 @@ class Vendor:
         with self._world.lock:
             side = self._visionline if request.path.startswith(VISIONLINE_PATH) else self._vostio
             house = side.house_of(request)
+            self._world.changes += 1
             entry = {"method": request.method, "path": request.path, "house": house.code if house else None}
             self._world.note(entry, _doors_in(request, house.locks if house else {}))
             fault = self._fault(request, entry)
@@ -61,32 +65,51 @@ class Vendor:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs until SIGTERM or SIGINT. Returns 0."""
+    """Runs until SIGTERM or SIGINT. Returns 0, or 2 for a bad state file."""
     parser = argparse.ArgumentParser(
         prog="python -m vendors.assa_abloy.simulator", description="Simulated Vostio and Visionline with their locks."
     )
     parser.add_argument("--port", type=int, default=0, help="the vendor's APIs on 127.0.0.1 (0: any free port)")
     parser.add_argument("--control-port", type=int, default=0, help="the control API on 127.0.0.1 (0: any free port)")
+    parser.add_argument("--state-file", type=Path, help="keep the houses here over restarts")
     options = parser.parse_args(argv)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     world = World()
+    if options.state_file:
+        try:
+            world.houses = statefile.load(options.state_file)
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"assa-abloy simulator: {error}\n")
+            return 2
     control = Control(world)
 
     def controlled(request: Request) -> Reply:
         with world.lock:
+            world.changes += 1
             return control.handle(request)
 
     servers = (serve(Vendor(world).handle, options.port), serve(controlled, options.control_port))
     ready = {name: f"http://127.0.0.1:{s.server_address[1]}" for name, s in zip(("url", "control"), servers, strict=True)}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    stop.wait()
+    saved_at = world.changes
+    while not stop.wait(SAVE_EVERY_S):
+        saved_at = _saved(world, options.state_file, saved_at)
     for server in servers:
         server.shutdown()
         server.server_close()
+    _saved(world, options.state_file, saved_at)
     return 0
+
+
+def _saved(world: World, path: Path | None, saved_at: int) -> int:
+    """Writes the state where there is a file and something has happened since; returns what is saved now."""
+    with world.lock:
+        if path is not None and world.changes != saved_at:
+            statefile.save(world.houses, path)
+        return world.changes
 
 
 def _doors_in(request: Request, locks: dict[str, Any]) -> list[str]:

@@ -11,11 +11,10 @@ import hashlib
 import hmac
 import secrets
 import time
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qsl
-from zoneinfo import ZoneInfo
 
 from .http_server import Reply, Request
 from .model import House, Key
@@ -113,7 +112,7 @@ class VisionlineSide:
         check_doors(house, guest, common)
         if len(str(body.get("label") or "")) > 32:
             raise No(400, "uncategorized_error")
-        zone = house.zone or UTC
+        zone = house.zone
         start, end = _from_wall(body["startTime"], zone), _from_wall(body["expireTime"], zone)
         if end <= start:
             raise No(400, "uncategorized_error")
@@ -183,7 +182,7 @@ class VisionlineSide:
     def _list(self, house: House, query: dict[str, str]) -> list[dict[str, Any]]:
         if "guestDoor" in query and query["guestDoor"] not in house.locks:
             raise No(404, "door_unknown", [query["guestDoor"]])
-        at = _from_wall(query["validTime"], house.zone or UTC) if "validTime" in query else None
+        at = _from_wall(query["validTime"], house.zone) if "validTime" in query else None
         return [
             self._row(house, key)
             for key in house.keys.values()
@@ -194,7 +193,7 @@ class VisionlineSide:
         ]
 
     def _row(self, house: House, key: Key, code: str | None = None) -> dict[str, Any]:
-        zone = house.zone or UTC
+        zone = house.zone
         operations = [{"operation": "guest", "doors": list(key.guest)}, {"operation": "common", "doors": list(key.common)}]
         phone = house.phones.get(key.endpoint_id or "")
         return {
@@ -217,7 +216,7 @@ class VisionlineSide:
         }
 
     def _events(self, house: House, query: dict[str, str]) -> list[dict[str, Any]]:
-        zone = house.zone or UTC
+        zone = house.zone
         since, until = (_from_wall(query[name], zone) for name in ("from", "to"))
         rows = [e for e in house.events if e["data"]["doorId"] == query["door"]]
         span = [e for e in rows if since <= datetime.fromisoformat(e["occurredAt"]) < until + timedelta(minutes=1)]
@@ -234,15 +233,6 @@ class VisionlineSide:
             }
             for e in span
         ]
-
-
-def read_zone(name: str) -> tzinfo:
-    """Reads `UTC`, `UTC±HH:MM` or an IANA name."""
-    if name.startswith("UTC"):
-        sign = -1 if name[3:4] == "-" else 1
-        hours, _, minutes = name[4:].partition(":")
-        return timezone(sign * timedelta(hours=int(hours or 0), minutes=int(minutes or 0)))
-    return ZoneInfo(name)
 
 
 def _from_wall(text: str, zone: tzinfo) -> datetime:

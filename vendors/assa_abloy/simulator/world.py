@@ -56,6 +56,7 @@ class World:
         self.calls: list[dict[str, Any]] = []
         self.calls_by_door: Counter[str] = Counter()
         self.faults: list[dict[str, Any]] = []
+        self.changes = 0
 
     def reset(self) -> None:
         """Forgets everything but the time."""
