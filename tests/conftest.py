@@ -48,6 +48,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     servers.stop(LocalDirectory.from_environment())
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests recorded as their evidence (`record_property("figure", …)`)."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    figures = [
+        str(value)
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    if figures:
+        terminalreporter.section("figures")
+        terminalreporter.write("\n".join([*sorted(figures), ""]))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse the mark that would wrap a test in a transaction outside of any tenant."""
     wrapped = [item.nodeid for item in items if item.get_closest_marker("django_db")]

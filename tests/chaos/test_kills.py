@@ -9,6 +9,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 
@@ -32,6 +33,7 @@ from tests.support.proxy import TcpProxy
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
+Record = Callable[[str, object], None]
 GOES_ON_WITHIN_S = 10.0
 LATENCY = "latencyMs=200"
 
@@ -40,12 +42,11 @@ def _hotels(locks: MockLocks, count: int, query: str = LATENCY) -> list[Hotel]:
     return [mock_hotel(locks, query, rooms=20) for _ in range(count)]
 
 
-def _report(capsys: pytest.CaptureFixture[str], what: str, progress: Progress) -> None:
-    with capsys.disabled():
-        print(f"\n{what}: longest time without a step {progress.longest_gap_s:.1f} s")  # noqa: T201 - the figure is the evidence
+def _report(record_property: Record, what: str, progress: Progress) -> None:
+    record_property("figure", f"{what}: longest time without a step {progress.longest_gap_s:.1f} s")
 
 
-def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 2)
     for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
         start()
@@ -62,7 +63,7 @@ def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, 
         producer.join()
         producer.send_again()
         wait_for_the_end(estate, hotels, 300, 60)
-    _report(capsys, "Valkey killed and emptied", progress)
+    _report(record_property, "Valkey killed and emptied", progress)
     nothing_lost_or_doubled(hotels, locks, 300)
     with queues():
         assert InboxMessage.objects.filter(tenant_id__in=[h.tenant_id for h in hotels], outcome="applied").count() == 300
@@ -70,7 +71,7 @@ def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, 
     bus.close()
 
 
-def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 1, "latencyMs=400")
     consumer = estate.consumer()
     bus = estate.bus()
@@ -86,7 +87,7 @@ def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, 
         runner.kill()
         runner.start()
         eventually(lambda: issued(hotels) == 200, 120, "all keys issued without a broker")
-    _report(capsys, "Valkey away, runner killed once", progress)
+    _report(record_property, "Valkey away, runner killed once", progress)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
     estate.start_valkey()
     estate.publisher()
@@ -96,7 +97,7 @@ def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, 
 
 
 def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
-    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+    estate: Estate, locks: MockLocks, record_property: Record
 ) -> None:
     hotels = _hotels(locks, 2)
     for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
@@ -114,13 +115,13 @@ def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
             time.sleep(pause_s)
         producer.join()
         wait_for_the_end(estate, hotels, 300, 90)
-    _report(capsys, "PostgreSQL stopped immediately three times, after its restart", progress)
+    _report(record_property, "PostgreSQL stopped immediately three times, after its restart", progress)
     nothing_lost_or_doubled(hotels, locks, 300)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
     bus.close()
 
 
-def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 2)
     for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
         start()
@@ -135,14 +136,14 @@ def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, capsy
             time.sleep(1)
         producer.join()
         wait_for_the_end(estate, hotels, 300, 90)
-    _report(capsys, f"{ended} backends terminated", progress)
+    _report(record_property, f"{ended} backends terminated", progress)
     assert ended > 20
     nothing_lost_or_doubled(hotels, locks, 300)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
     bus.close()
 
 
-def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     """The server commits, and nobody hears of it: whether it did is found in the rows, not assumed."""
     hotels = _hotels(locks, 2, "")
     proxy = TcpProxy("127.0.0.1", estate.postgres_port)
@@ -160,7 +161,7 @@ def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks
         proxy.cut_behind = lambda piece: False
         producer.join()
         wait_for_the_end(estate, hotels, 200, 60)
-    _report(capsys, f"{proxy.cuts} connections cut at COMMIT", progress)
+    _report(record_property, f"{proxy.cuts} connections cut at COMMIT", progress)
     assert proxy.cuts >= 10
     nothing_lost_or_doubled(hotels, locks, 200)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
@@ -170,7 +171,7 @@ def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks
 
 
 def test_workers_killed_again_and_again_during_500_bookings(
-    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+    estate: Estate, locks: MockLocks, record_property: Record
 ) -> None:
     hotels = _hotels(locks, 5)
     estate.consumer()
@@ -191,7 +192,7 @@ def test_workers_killed_again_and_again_during_500_bookings(
             eventually(lambda: steps_done(hotels) >= before + 15, 30, "others go on with the dead one's work")  # noqa: B023
         producer.join()
         wait_for_the_end(estate, hotels, 500, 120)
-    _report(capsys, f"workers killed {kills} times during 500 bookings", progress)
+    _report(record_property, f"workers killed {kills} times during 500 bookings", progress)
     assert kills >= 5
     nothing_lost_or_doubled(hotels, locks, 500)
     assert progress.longest_gap_s < GOES_ON_WITHIN_S
@@ -199,7 +200,7 @@ def test_workers_killed_again_and_again_during_500_bookings(
 
 
 def test_a_runner_frozen_past_its_lease_writes_nothing_late(
-    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+    estate: Estate, locks: MockLocks, record_property: Record
 ) -> None:
     hotels = _hotels(locks, 1, "latencyMs=1500")
     estate.consumer()
@@ -214,7 +215,7 @@ def test_a_runner_frozen_past_its_lease_writes_nothing_late(
     other = estate.runner("other")
     with Progress(lambda: steps_done(hotels)) as progress:
         eventually(lambda: issued(hotels) == 16, 60, "the other finishes")
-        _report(capsys, "runner frozen in its calls", progress)
+        _report(record_property, "runner frozen in its calls", progress)
         with queues():
             steps = SagaStep.objects.filter(tenant_id=hotels[0].tenant_id).count()
         frozen.thaw()
@@ -230,7 +231,7 @@ def test_a_runner_frozen_past_its_lease_writes_nothing_late(
 
 
 def test_relay_and_consumer_killed_again_and_again_lose_and_double_nothing(
-    estate: Estate, locks: MockLocks, capsys: pytest.CaptureFixture[str]
+    estate: Estate, locks: MockLocks, record_property: Record
 ) -> None:
     hotels = _hotels(locks, 2, "")
     bus = estate.bus()
@@ -249,7 +250,7 @@ def test_relay_and_consumer_killed_again_and_again_lose_and_double_nothing(
             time.sleep(1.2)
         producer.join()
         wait_for_the_end(estate, hotels, 200, 60)
-    _report(capsys, "relay and consumer killed four times each", progress)
+    _report(record_property, "relay and consumer killed four times each", progress)
     nothing_lost_or_doubled(hotels, locks, 200)
     with queues():
         assert InboxMessage.objects.filter(tenant_id__in=[h.tenant_id for h in hotels]).count() == 200

@@ -17,7 +17,7 @@ from lockservice.core.tenancy import tenant
 from sagas.models import Alert, OutboxEvent, Saga
 from sagas.runner import Runner
 from sagas.steps import BUDGET
-from tests.chaos.ttlock_hotel import TtlockCloud, TtlockHotel
+from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from tests.support.checkers import check
 from tests.support.hotel import Hotel
 from vendors.port.ids import new_id

@@ -7,7 +7,7 @@ finding is a sentence; an empty list means that all is well.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -207,13 +207,13 @@ class TtlockDoors:
     Raises AssertionError where the vendor's cloud and the door itself disagree.
     """
 
-    def __init__(self, ask: Callable[[str, dict[str, Any] | None], Any], client_id: str) -> None:
+    def __init__(self, ask: Callable[[str, dict[str, Any] | None], Any], locks: Iterable[str]) -> None:
         self._ask = ask
-        self._client_id = client_id
+        self._locks = list(locks)
 
     def keys(self) -> list[KeyAtDoor]:
-        dump = self._ask(f"/dump?clientId={self._client_id}", None)
-        return [key for lock in dump["locks"] for key in self._lock(lock, int(dump["now"]))]
+        dumps = [self._ask(f"/dump?lockId={lock}", None) for lock in self._locks]
+        return [key for dump in dumps for lock in dump["locks"] for key in self._lock(lock, int(dump["now"]))]
 
     def opens(self, door: str, kind: str, value: str, at: datetime | None = None) -> bool:
         body: dict[str, Any] = {"device": int(door), "kind": kind, "value": value, "dry": True}

@@ -31,6 +31,7 @@ class Flow:
     prepare: Callable[[Stage], None]
     drive: Callable[[Stage], None] = _settle
     policy: dict[str, Any] = field(default_factory=dict)
+    vendor: str = "mock"
     query: str = ""
     """Failures of the mock's address."""
     installations: int = 1
@@ -137,6 +138,33 @@ def _two_houses(stage: Stage) -> None:
     _confirm(stage, "101", "201")
 
 
+def _both_floors(stage: Stage) -> None:
+    _confirm(stage, "101", "201")
+
+
+def _up_one_floor(stage: Stage) -> None:
+    _issued(stage)
+    stage.tell("booking.dates_changed", _booking(stage, 2, "201", days=6))
+
+
+def _leave_both_floors(stage: Stage) -> None:
+    _issued(stage, "101", "201")
+    stage.tell("booking.checked_out", _booking(stage, 2, "101", "201", status="checked_out"))
+
+
+def _rest_on_both_floors(stage: Stage) -> None:
+    _issued(stage, "101", "201")
+    stage.tell("booking.fraud_flagged", _booking(stage, 2, "101", "201", status="fraud_flagged"))
+
+
+def _paid_on_both_floors(stage: Stage) -> None:
+    _issued(stage, "101", "201")
+    acts.suspend(stage.hotel.tenant_id, stage.keys()[0].id, SuspendReason.OVERDUE_PAYMENT, ACTOR, "act-suspend")
+    stage.settle()
+    captured = {"reservationId": _stay(stage), "paymentStatus": "captured", "capturedAt": stage.hotel.opened_at.isoformat()}
+    stage.tell("melmastoon.payment.captured.v1", captured)
+
+
 FLOWS: dict[str, Flow] = {
     "issue": Flow(_confirm),
     "issue with the answer lost": Flow(_confirm, query="lost=1"),
@@ -156,3 +184,17 @@ FLOWS: dict[str, Flow] = {
         _two_houses, installations=2, expected=("active", "active"), doors=("101", "201", "lobby")
     ),
 }
+
+TTLOCK_FLOWS: dict[str, Flow] = {
+    "TTLock: issue over two gateways": Flow(_both_floors, vendor="ttlock", doors=("101", "201")),
+    "TTLock: move to another gateway": Flow(_up_one_floor, vendor="ttlock", doors=("201",)),
+    "TTLock: revoke over two gateways": Flow(_leave_both_floors, vendor="ttlock", expected=("revoked",), doors=()),
+    "TTLock: suspend over two gateways": Flow(
+        _rest_on_both_floors, vendor="ttlock", expected=("suspended",), doors=("101", "201")
+    ),
+    "TTLock: resume over two gateways": Flow(_paid_on_both_floors, vendor="ttlock", doors=("101", "201")),
+    "TTLock: cancelled during issue": Flow(
+        _confirm_and_cancel, _cancelled_while_the_vendor_works, vendor="ttlock", expected=("failed",), doors=()
+    ),
+}
+"""A gateway is a lane: one saga walks from lane to lane."""

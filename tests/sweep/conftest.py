@@ -19,6 +19,7 @@ from psycopg import sql
 from lockservice.embedded import postgres, roles
 from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
 from tests.support.mock_locks import MockLocks
+from tests.support.sweep_ttlock import TtlockCloud
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,13 @@ def locks() -> Iterator[MockLocks]:
     mock = MockLocks()
     yield mock
     mock.stop()
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[TtlockCloud]:
+    running = TtlockCloud()
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,25 @@ TIMEOUT_S = 1.0
 """Of a call through a gateway, and of one the cloud answers itself; 65 and 20 s in life."""
 
 
-class TtlockCloud:
+class CloudAt:
+    """A simulator that runs somewhere."""
+
+    def __init__(self, url: str, control: str) -> None:
+        self.url, self.control = url, control
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        method = method or ("GET" if body is None else "POST")
+        answer = urllib3.request(method, self.control + path, json=body)
+        assert answer.status == 200, answer.data
+        return answer.json()
+
+    def applied(self, lock: str, path: str) -> int:
+        """How many calls of a path were carried out at a lock, whatever the answer."""
+        rows = self.ask(f"/calls?lockId={lock}&limit=10000")["calls"]
+        return len([row for row in rows if row["applied"] and row["path"].endswith(path)])
+
+
+class TtlockCloud(CloudAt):
     """The simulator as a process of its own, shared by the tests of a session."""
 
     def __init__(self) -> None:
@@ -30,28 +48,20 @@ class TtlockCloud:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         ready = json.loads(self._process.stdout.readline())
-        self.url, self._control = ready["url"], ready["control"]
-        self._http = urllib3.PoolManager()
+        super().__init__(ready["url"], ready["control"])
         self.ask("/latency", {"gatewayMs": 0})
-
-    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
-        method = method or ("GET" if body is None else "POST")
-        answer = self._http.request(method, self._control + path, json=body)
-        assert answer.status == 200, answer.data
-        return answer.json()
 
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        self._http.clear()
 
 
 class TtlockHotel:
     """Rooms 101 and 201, each floor with a gateway of its own, and one account."""
 
-    def __init__(self, cloud: TtlockCloud, **options: Any) -> None:
+    def __init__(self, cloud: CloudAt, **options: Any) -> None:
         self.cloud = cloud
         tail = secrets.token_hex(4)
         self.client_id = f"app{tail}"
@@ -80,7 +90,7 @@ class TtlockHotel:
             calls_per_minute=6000,
             **options,
         )  # fmt: skip
-        self.doors = TtlockDoors(lambda path, body: cloud.ask(path, body), self.client_id)
+        self.doors = TtlockDoors(cloud.ask, self.hotel.doors.values())
 
     def fault(self, **rule: Any) -> None:
         self.cloud.ask("/faults", {"clientId": self.client_id, **rule})
@@ -98,5 +108,4 @@ class TtlockHotel:
 
     def done(self, path: str) -> int:
         """How many calls of a path were carried out, whatever the answer."""
-        rows = self.cloud.ask(f"/calls?clientId={self.client_id}&limit=10000")["calls"]
-        return len([row for row in rows if row["path"].endswith(path) and row["applied"]])
+        return sum(self.cloud.applied(lock, path) for lock in self.hotel.doors.values())
