@@ -194,7 +194,7 @@ class Supervisor:
             if child.running is None:
                 self._spawn(child)
 
-    def start_all(self, timeout_s: float = 90.0) -> bool:
+    def start_all(self, timeout_s: float = 150.0) -> bool:
         """Start all processes at once and say whether all were ready within the time.
 
         Raises:
