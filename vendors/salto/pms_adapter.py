@@ -66,6 +66,10 @@ _NO_STAY = "EA"
 CARD_STALE = LockWarning(
     "CARD_MUST_BE_UPDATED", "the card carries the earlier version until it passes a wall reader or the encoder"
 )
+STAY_MOVES = LockWarning(
+    "STAY_MOVES_TOGETHER",
+    "the later end holds for every card of the stay that passes a wall reader, a lost one too: replace a lost card first",
+)
 ONLY_LAST = LockWarning("USE_ONLY_LAST_CARD", "an earlier card may have been written: hand out only the one just made")
 
 
@@ -119,8 +123,10 @@ class SaltoPmsPort:
         for door in request.added[len(pairs) :]:
             found.append(failed(door, refused_issue("a further room needs the card on the encoder: issue the key anew")))
         warnings = [CARD_STALE] if any(r.propagation is Propagation.PROPAGATING for r in found) else []
-        starts = {ref.starts for door in handle.doors if (ref := open_ref(door.ref))}
-        if starts - {handle.window.valid_from}:
+        refs = [ref for door in (*handle.doors, *request.removed) if (ref := open_ref(door.ref))]
+        if any(ref.may_last_until < handle.window.valid_until for ref in refs):
+            warnings.append(STAY_MOVES)
+        if any(ref.starts != handle.window.valid_from for ref in refs):
             warnings.append(LockWarning("START_NOT_CHANGED", "the protocol cannot move a start: the card keeps its own"))
         return CallResult(settle(tuple(found)), tuple(warnings), call.requests)
 

@@ -312,6 +312,20 @@ def test_a_start_cannot_move_and_the_warning_says_so(pms: Hotel) -> None:
     assert codes == ["CARD_MUST_BE_UPDATED", "START_NOT_CHANGED"]
 
 
+def test_a_later_end_is_the_stays_and_the_warning_tells_what_that_means_for_a_lost_card(pms: Hotel) -> None:
+    guest, lost = pms.key(), pms.key(Intent.ADDITIONAL)
+    pms.port.revoke_credential(lost.handle(), RevokeReason.LOST, meta())
+    longer = guest.handle(window=Window(NOON - H, NOON + 96 * H))
+    codes = [warning.code for warning in pms.port.update_credential(UpdateInput(longer, meta())).warnings]
+    assert codes == ["CARD_MUST_BE_UPDATED", "STAY_MOVES_TOGETHER"]
+    pms.shown(pms.street, lost.value)
+    pms.at(NOON + 80 * H)
+    assert lost.opens(pms.doors[0]), "as warned"
+    fresh = pms.key(Intent.REPLACEMENT, window=Window(NOON, NOON + 96 * H))
+    assert fresh.opens(pms.doors[0])
+    assert not lost.opens(pms.doors[0])
+
+
 def test_a_move_whose_answer_was_lost_is_repeated_and_counts_as_done(pms: Hotel) -> None:
     guest, call = pms.key(), CallMeta(new_key())
     update = UpdateInput(guest.handle(doors=()), call, added=(pms.doors[1],), removed=guest.handle().doors)
