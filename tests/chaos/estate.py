@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from django.db import InterfaceError, OperationalError, connection, connections
@@ -204,7 +204,7 @@ class Progress:
         self.longest_gap_s = 0.0
         self._moved_at = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._moved_at = time.monotonic()
         self._thread.start()
         return self

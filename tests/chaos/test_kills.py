@@ -170,9 +170,7 @@ def test_the_line_to_the_database_cut_at_commit(estate: Estate, locks: MockLocks
     proxy.stop()
 
 
-def test_workers_killed_again_and_again_during_500_bookings(
-    estate: Estate, locks: MockLocks, record_property: Record
-) -> None:
+def test_workers_killed_again_and_again_during_500_bookings(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 5)
     estate.consumer()
     estate.publisher()
@@ -199,9 +197,7 @@ def test_workers_killed_again_and_again_during_500_bookings(
     bus.close()
 
 
-def test_a_runner_frozen_past_its_lease_writes_nothing_late(
-    estate: Estate, locks: MockLocks, record_property: Record
-) -> None:
+def test_a_runner_frozen_past_its_lease_writes_nothing_late(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 1, "latencyMs=1500")
     estate.consumer()
     estate.publisher()

@@ -17,9 +17,9 @@ from lockservice.core.tenancy import tenant
 from sagas.models import Alert, OutboxEvent, Saga
 from sagas.runner import Runner
 from sagas.steps import BUDGET
-from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from tests.support.checkers import check
 from tests.support.hotel import Hotel
+from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from vendors.port.ids import new_id
 
 SCALE = 0.01
@@ -140,7 +140,7 @@ def test_a_checkout_whose_answers_are_lost_empties_the_door(site: TtlockHotel, t
     site.hotel.tell("booking.checked_out", site.hotel.booking(stay, 2, ["101"], status="checked_out"))
     _work(site.hotel)
     assert _key(site.hotel).state == "revoked"
-    assert site.doors.keys() == []
+    assert site.doors.held() == []
     assert site.done("keyboardPwd/delete") == 1
     _sound(site)
 
@@ -194,9 +194,7 @@ def test_over_its_limits_the_vendor_is_left_alone(
     _sound(site)
 
 
-def test_the_first_failed_revoke_alarms_and_is_tried_until_the_door_is_empty(
-    site: TtlockHotel, settings: Settings
-) -> None:
+def test_the_first_failed_revoke_alarms_and_is_tried_until_the_door_is_empty(site: TtlockHotel, settings: Settings) -> None:
     stay = _issued(site)
     settings.RETRY_SCALE = 1.0  # two seconds to look at the first failure
     site.gateway_online(online=False)
@@ -212,7 +210,7 @@ def test_the_first_failed_revoke_alarms_and_is_tried_until_the_door_is_empty(
     _work(site.hotel, until=lambda: site.calls("keyboardPwd/delete") > before + 4, within_s=30)
     site.gateway_online(online=True)
     _work(site.hotel, within_s=30)
-    assert site.doors.keys() == []
+    assert site.doors.held() == []
     assert _key(site.hotel).open_work is False
     assert len(_alerts(site.hotel)) == 1
     assert _events(site.hotel) == [*ONE_CODE_ISSUED, "credential.revoked"]
@@ -223,10 +221,10 @@ def test_a_key_over_two_gateways_waits_for_the_second_and_opens_the_first(site: 
     site.gateway_online(online=False, number=1)
     site.hotel.tell("booking.confirmed", site.hotel.booking(new_id("rsv"), 1, ["101", "201"]))
     _work(site.hotel, until=lambda: _key(site.hotel).state == "active")
-    assert [key.door for key in site.doors.keys()] == [str(site.locks["101"])]
+    assert [key.door for key in site.doors.held()] == [str(site.locks["101"])]
     assert [row["code"] for row in _key(site.hotel).warnings] == ["DOORS_PENDING"]
     site.gateway_online(online=True, number=1)
     _work(site.hotel)
-    assert sorted(key.door for key in site.doors.keys()) == sorted(str(lock) for lock in site.locks.values())
+    assert sorted(key.door for key in site.doors.held()) == sorted(str(lock) for lock in site.locks.values())
     assert _key(site.hotel).warnings == []
     _sound(site)

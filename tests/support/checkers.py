@@ -41,7 +41,7 @@ class KeyAtDoor:
 class Doors(Protocol):
     """A vendor's simulator as checkers ask it, see `MockDoors`."""
 
-    def keys(self) -> list[KeyAtDoor]: ...
+    def held(self) -> list[KeyAtDoor]: ...
 
     def opens(self, door: str, kind: str, value: str, at: datetime | None = None) -> bool: ...
 
@@ -52,7 +52,7 @@ class MockDoors:
     def __init__(self, ask: Callable[[str, dict[str, Any] | None], Any]) -> None:
         self._ask = ask
 
-    def keys(self) -> list[KeyAtDoor]:
+    def held(self) -> list[KeyAtDoor]:
         return [
             KeyAtDoor(
                 door["device"], tag_in(key["name"]) or "", key["kind"], key["value"], datetime.fromisoformat(key["validFrom"]),
@@ -88,7 +88,7 @@ def _at_the_doors(hotel: Hotel, doors: Doors) -> Iterator[str]:
     devices = {row.id: row for row in LockDevice.objects.filter(tenant_id=hotel.tenant_id)}
     ours = {row.external_id for row in devices.values()}
     held: dict[tuple[str, str], list[KeyAtDoor]] = defaultdict(list)
-    for key in doors.keys():
+    for key in doors.held():
         if key.door in ours:
             held[key.door, key.tag].append(key)
     credentials = {row.id: row for row in KeyCredential.objects.filter(tenant_id=hotel.tenant_id)}
@@ -211,7 +211,7 @@ class TtlockDoors:
         self._ask = ask
         self._locks = list(locks)
 
-    def keys(self) -> list[KeyAtDoor]:
+    def held(self) -> list[KeyAtDoor]:
         dumps = [self._ask(f"/dump?lockId={lock}", None) for lock in self._locks]
         return [key for dump in dumps for lock in dump["locks"] for key in self._lock(lock, int(dump["now"]))]
 

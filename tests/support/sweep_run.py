@@ -1,228 +1,26 @@
-"""Walks through one flow of the sweep and dies at each of its points in turn.
+"""One flow of the sweep as a program.
 
-    python -m tests.support.sweep_run "issue" '{"setting": "mock://…", "control": "http://…", "redis": "redis://…"}'
+    python -m tests.support.sweep_run "issue" '{"setting": "mock://…", "control": "http://…", "redis": "redis://…"}' [point]
 
-prints one line of JSON: the names of the points, the undisturbed end, and what differed.
+prints one line of JSON: the names of the points, where the processes died, the undisturbed end, and what differed.
 
-Rule: this process forks and never touches the database, the bus or gRPC; every stage is a child that ends without cleaning up.
-Each point has a tenant of its own. A point counts only if the child died there, under the name it had in the recording run.
+Rule: Django is set up here, once, before anything is imported that needs it.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
-import traceback
-import uuid
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict
-from datetime import datetime
-from typing import Any
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.sweep_settings"
 import django
-
-django.setup()
-
-import urllib3
-
-import vendors.mock.adapter  # loaded before the forks, not in each of them
-import vendors.ttlock.adapter
-from lockservice.core import wake
-from sagas.bus.redis_streams import RedisStreamsBus
-from sagas.events import registry, validate
-from sagas.events.refusals import EventRefused
-from tests.support import crash_points
-from tests.support.checkers import Doors, MockDoors, TtlockDoors, findings
-from tests.support.hotel import Hotel, build_hotel
-from tests.support.sweep_flows import FLOWS, TTLOCK_FLOWS, Flow
-from tests.support.sweep_stage import Stage, let_leases_run_out, project
-from tests.support.sweep_ttlock import CloudAt, TtlockHotel
-from vendors.port.ids import new_id
-
-BUS_LEASE_S = 0.5
-"""How soon another consumer gets what a dead one held (6 s in life)."""
-TRIES = 6
-"""A machine that stalls lets a short wait or a lease renewal come at another place of the run; then the point is taken again
-with a new tenant, until the child dies where it shall."""
-
-
-class Site:
-    """Where the vendor and the bus are. Connections are opened by children only."""
-
-    def __init__(self, place: dict[str, str]) -> None:
-        self._place = place
-        self._prefix = f"{{sweep-{uuid.uuid4().hex[:8]}}}"
-
-    def bus(self) -> RedisStreamsBus:
-        return RedisStreamsBus(self._place["redis"], prefix=self._prefix, lease_s=BUS_LEASE_S)
-
-    def hotel(self, flow: Flow) -> Hotel:
-        if flow.vendor == "ttlock":
-            return TtlockHotel(self._ttlock()).hotel
-        url = self._place["setting"] + (f"?{flow.query}" if flow.query else "")
-        rooms = {label: new_id("lck") for label in ("101", "102", "103")}
-        hotel = build_hotel(
-            vendor="mock", settings={"url": url}, rooms=rooms, shared={"lobby": new_id("lck")}, policy=flow.policy or None
-        )
-        if flow.installations == 2:
-            build_hotel(vendor="mock", settings={"url": url}, rooms={"201": new_id("lck")}, into=hotel)
-        return hotel
-
-    def doors(self, hotel: Hotel) -> Doors:
-        if self._is_ttlock(hotel):
-            return TtlockDoors(self._ttlock().ask, hotel.doors.values())
-        return MockDoors(self._ask)
-
-    def created(self, hotel: Hotel) -> dict[str, list[int]]:
-        """What each door holds now, and how many keys were ever put there."""
-        labels = {external: label for label, external in hotel.doors.items()}
-        if self._is_ttlock(hotel):
-            held = Counter(key.door for key in self.doors(hotel).keys())
-            return {label: [held[lock], self._ttlock().applied(lock, "keyboardPwd/add")] for lock, label in labels.items()}
-        return {
-            labels[door["device"]]: [len(door["keys"]), door["created"]]
-            for door in self._ask("/dump", None)["doors"]
-            if door["device"] in labels
-        }
-
-    def _ttlock(self) -> CloudAt:
-        return CloudAt(self._place["ttlock_url"], self._place["ttlock_control"])
-
-    def _is_ttlock(self, hotel: Hotel) -> bool:
-        return all(external.isdigit() for external in hotel.doors.values())
-
-    def _ask(self, path: str, body: dict[str, Any] | None) -> Any:
-        method = "GET" if body is None else "POST"
-        return urllib3.request(method, self._place["control"] + path, json=body).json()
-
-
-def in_child(work: Callable[[int], Any]) -> tuple[int, str]:
-    """Runs `work(pipe)` in a forked child and returns its exit status and what it wrote to the pipe."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        try:
-            said = work(writer)
-            os.write(writer, json.dumps(said).encode())
-            os._exit(0)
-        except BaseException:  # a child must never return into the parent's loop
-            traceback.print_exc()
-            os._exit(1)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode()
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), said
-
-
-def prepare(site: Site, flow: Flow) -> dict[str, Any]:
-    def work(_: int) -> dict[str, Any]:
-        stage = Stage(site.hotel(flow), {}, site.bus())
-        flow.prepare(stage)
-        opened = stage.hotel.opened_at.isoformat()
-        return {"hotel": asdict(stage.hotel) | {"opened_at": opened}, "memo": stage.memo}
-
-    status, said = in_child(work)
-    if status != 0:
-        raise RuntimeError("the starting state could not be reached")
-    return json.loads(said)
-
-
-def stage_of(site: Site, facts: dict[str, Any]) -> Stage:
-    opened = datetime.fromisoformat(facts["hotel"]["opened_at"])
-    return Stage(Hotel(**facts["hotel"] | {"opened_at": opened}), dict(facts["memo"]), site.bus())
-
-
-def die_at(site: Site, flow: Flow, facts: dict[str, Any], number: int) -> str | None:
-    """Lets the flow run into its n-th point and returns the name the point had; None when the run ended before it."""
-
-    def work(pipe: int) -> None:
-        stage = stage_of(site, facts)
-        crash_points.arm(crash_points.CrashPoints(die_at=number, tell_to=pipe))
-        flow.drive(stage)
-
-    status, said = in_child(work)
-    if status not in (crash_points.CRASHED, 0):
-        raise RuntimeError(f"the disturbed child failed at point {number}")
-    return said if status == crash_points.CRASHED else None
-
-
-def finish(site: Site, flow: Flow, facts: dict[str, Any], *, record: bool = False) -> dict[str, Any]:
-    """Runs the flow to quiet in a fresh child and returns its end: projection, doors, findings (and the points, if recording)."""
-
-    def work(_: int) -> dict[str, Any]:
-        stage = stage_of(site, facts)
-        if not record:
-            let_leases_run_out()
-        points = crash_points.CrashPoints()
-        if record:
-            crash_points.arm(points)
-        flow.drive(stage)
-        names = list(points.names)
-        stage.settle()
-        return {
-            "points": names,
-            "end": {
-                **project(stage),
-                "doors": site.created(stage.hotel),
-            },
-            "findings": findings(stage.hotel, site.doors(stage.hotel)),
-        }
-
-    status, said = in_child(work)
-    if status != 0 and record:
-        raise RuntimeError("the undisturbed run failed")
-    if status != 0:
-        return {"points": [], "end": {}, "findings": [f"the run after it failed with status {status}"]}
-    return json.loads(said)
-
-
-def record(site: Site, flow: Flow) -> dict[str, Any]:
-    """Records the undisturbed run: the first one that goes through the same points as the one before it."""
-    before: dict[str, Any] = {"points": None}
-    for _ in range(TRIES):
-        run = finish(site, flow, prepare(site, flow), record=True)
-        if run["points"] == before["points"]:
-            return run
-        before = run
-    raise RuntimeError("no two undisturbed runs are alike")
-
-
-def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str, Any]:
-    flow, site = {**FLOWS, **TTLOCK_FLOWS}[name], Site(place)
-    undisturbed = record(site, flow)
-    points: list[str] = undisturbed["points"]
-    died, wrong = [], []
-    for number in range(1, len(points) + 1) if only is None else [only]:
-        for _ in range(TRIES):
-            facts = prepare(site, flow)
-            point = die_at(site, flow, facts, number)
-            after = finish(site, flow, facts)
-            if point == points[number - 1] or after["findings"] or after["end"] != undisturbed["end"]:
-                break
-        died.append(point)
-        if after["findings"] or after["end"] != undisturbed["end"]:
-            wrong.append({"number": number, "point": point, "findings": after["findings"], "end": after["end"]})
-    assert "grpc" not in sys.modules, "a forked gRPC does not survive"
-    return {"flow": name, "points": points, "died": died, "undisturbed": undisturbed, "wrong": wrong}
-
-
-def warm_up() -> None:
-    """Loads what is loaded on first use, once here in place of once in each child. Opens nothing."""
-    wake.hint("sagas.drain", "saga")
-    for event in registry.produced():
-        with suppress(EventRefused):
-            validate.validate(event.subject, {})
-    gc.freeze()
 
 
 def main() -> None:
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.sweep_settings"
+    django.setup()
+    from tests.support.sweep_points import sweep, warm_up  # needs the settings
+
     warm_up()
     only = int(sys.argv[3]) if len(sys.argv) > 3 else None
     json.dump(sweep(sys.argv[1], json.loads(sys.argv[2]), only), sys.stdout)

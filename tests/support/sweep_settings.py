@@ -9,7 +9,7 @@ import os
 
 os.environ["LOCK_LOG_LEVEL"] = "CRITICAL"  # every second line would report a point of death
 
-from lockservice.settings.testing import *
+from lockservice.settings.testing import *  # noqa: F403 - settings build on each other
 
-DATABASES["default"]["ENGINE"] = "tests.support.sweep_backend"
+DATABASES["default"]["ENGINE"] = "tests.support.sweep_backend"  # noqa: F405 - as above
 CELERY_BROKER_URL = "memory://"  # wake-ups are hints; what is due stands in rows

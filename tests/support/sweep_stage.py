@@ -128,7 +128,7 @@ class Stage:
         ends = time.monotonic() + QUIET_S
         while self._left(topics):
             self.consume_all(topics or topics_by_urgency())
-            self._work("runner", lambda: self.runner.round(), self._open_sagas, ends)
+            self._work("runner", self.runner.round, self._open_sagas, ends)
             self._work("publisher", lambda: bool(self.publisher.round()), self._unpublished, ends)
         crash_points.working_as("runner")
         self.runner.run(until=lambda: True)

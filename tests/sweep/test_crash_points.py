@@ -23,7 +23,13 @@ Record = Callable[[str, object], None]
 def test_a_process_that_dies_anywhere_changes_nothing(
     name: str, own_database: str, valkey_url: str, locks: MockLocks, record_property: Record
 ) -> None:
-    _sweep(name, FLOWS[name], own_database, {"setting": locks.setting, "control": locks.control, "redis": valkey_url}, record_property)
+    _sweep(
+        name,
+        FLOWS[name],
+        own_database,
+        {"setting": locks.setting, "control": locks.control, "redis": valkey_url},
+        record_property,
+    )
 
 
 @pytest.mark.chaos
