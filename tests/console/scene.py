@@ -1,6 +1,7 @@
 """A hotel with a night's worth of stories, made by the real flows on the mock vendor.
 
-One rule: every row comes from an event or an act; only a lock's health is written, since nobody reads it here.
+One rule: every row comes from an event or an act; written are only a lock's health, since nobody reads it here, and the time of a
+waiting saga's next try, so that runners of other tests leave it alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lockservice.console.demo import LOGINS
 from lockservice.console.roles import Role
 from lockservice.core.places import Property, Tenant
 from lockservice.core.tenancy import UNATTRIBUTED, tenant
-from sagas.models import Lane
+from sagas.models import Lane, Saga
 from sagas.runner import Runner
 from tests.support.hotel import Hotel, build_hotel
 from tests.support.mock_locks import MockLocks
@@ -54,6 +55,9 @@ class Scene:
         for story in stories:
             _go_on(self, story)
         self.settle()
+        with tenant(self.tenant_id):
+            waiting = Saga.objects.filter(tenant_id=self.tenant_id, status__in=["retry", "due"])
+            waiting.update(status="retry", due_at=datetime.now(UTC) + timedelta(days=1))
 
     def settle(self) -> None:
         """Runs what is due to its end."""
