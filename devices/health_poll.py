@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,7 +46,7 @@ ALL = 1_000_000
 
 @dataclass(slots=True)
 class Report:
-    """What a poll did. outcome: polled, or why not: breaker, quota, settings, throttled, unreachable."""
+    """What a poll did. outcome: polled, or why not: inactive, breaker, quota, settings, throttled, unreachable."""
 
     installation_id: str
     outcome: str = "polled"
@@ -66,11 +66,14 @@ class _Target:
     devices: tuple[DeviceFacts, ...]
 
 
-def poll_due(max_s: float = MAX_S) -> list[Report]:
-    """Polls the installations that are due, for about `max_s` seconds. Any number of processes may do so at once."""
+def poll_due(max_s: float = MAX_S, only: Sequence[str] | None = None) -> list[Report]:
+    """Polls the installations that are due, for about `max_s` seconds. Any number of processes may do so at once.
+
+    `only` restricts it to installations of the given ids.
+    """
     ends = time.monotonic() + max_s
     reports = []
-    while time.monotonic() < ends and (claimed := _claim()) is not None:
+    while time.monotonic() < ends and (claimed := _claim(only)) is not None:
         tenant_id, installation_id = claimed
         report = poll(tenant_id, installation_id, until=ends)
         _finish(tenant_id, report)
@@ -107,6 +110,8 @@ def _target(tenant_id: str, report: Report) -> _Target | str:
         now = clock.now()
         adapters.vendor_clock().observe(now)
         facts = installation(tenant_id, report.installation_id)
+        if not facts.active:
+            return "inactive"
         if facts.id in breaker.standing(tenant_id):
             return "breaker"
         limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
@@ -234,15 +239,16 @@ def _free_lane(lane: str, owner: str) -> None:
         cursor.execute("UPDATE sagas_lane SET lease_until = NULL, owner = '' WHERE key = %s AND owner = %s", [lane, owner])
 
 
-def _claim() -> tuple[str, str] | None:
+def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
     """Takes the installation that is due for longest."""
+    names = list(only) if only is not None else None
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
             "UPDATE devices_healthpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
             " SELECT id FROM devices_healthpoll WHERE due_at <= clock_timestamp()"
-            " AND (lease_until IS NULL OR lease_until < clock_timestamp()) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)"
-            " RETURNING tenant_id, installation_id",
-            [LEASE_S],
+            " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
+            " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING tenant_id, installation_id",
+            [LEASE_S, names, names],
         )
         found: tuple[str, str] | None = cursor.fetchone()
     return found

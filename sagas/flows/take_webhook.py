@@ -36,6 +36,8 @@ TRIES = 5
 RETRY_S = 30
 REPLAYS_KEPT_DAYS = 30
 """Vendors repeat for hours, at most days; the fact sheets name no figure."""
+RECEIPTS_KEPT = timedelta(days=90)
+"""As operational events; attempts are kept with the regulated ones."""
 LOOK_BACK = timedelta(days=60)
 """A key that ended longer before the attempt is not looked for at that door: its mark is long gone there."""
 SHUT = frozenset({State.REVOKED, State.SUSPENDED, State.FAILED})
@@ -46,17 +48,22 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def take_due(limit: int = 200) -> int:
-    """Works on up to `limit` due pushes, each in its own transaction; returns how many. Any number of processes may do so."""
+def take_due(limit: int = 200, only: Sequence[str] | None = None) -> int:
+    """Works on up to `limit` due pushes, each in its own transaction; returns how many. Any number of processes may do so.
+
+    `only` restricts it to pushes for installations of the given ids.
+    """
     done = 0
-    while done < limit and _take_one():
+    while done < limit and _take_one(only):
         done += 1
     return done
 
 
-def _take_one() -> bool:
+def _take_one(only: Sequence[str] | None) -> bool:
     with tenancy.queues():
         rows = VendorWebhook.objects.select_for_update(skip_locked=True).filter(status="due", due_at__lte=_real_now())
+        if only is not None:
+            rows = rows.filter(installation_id__in=list(only))
         row = rows.order_by("due_at", "id").first()
         if row is None:
             return False
@@ -90,7 +97,7 @@ def _take(row: VendorWebhook, now: datetime) -> None:
     row.save()
     outbox.write(row.tenant_id, emissions, now)
     raise_alerts(row.tenant_id, [_alert(by_id[a.device_id], a) for a in new if _should_not_have_opened(a)], now)
-    _forget_replays(row.tenant_id)
+    _forget(row, now)
 
 
 def _lock_devices(row: VendorWebhook, records: Sequence[AccessRecord]) -> dict[str, LockDevice]:
@@ -216,12 +223,15 @@ def _alert(device: LockDevice, attempt: AccessAttempt) -> NewAlert:
     )  # fmt: skip
 
 
-def _forget_replays(tenant_id: str) -> None:
+def _forget(row: VendorWebhook, now: datetime) -> None:
+    """Drops the installation's old receipts and the tenant's old replay rows."""
+    old = VendorWebhook.objects.filter(tenant_id=row.tenant_id, installation_id=row.installation_id, status="done")
+    old.filter(received_at__lt=now - RECEIPTS_KEPT).delete()
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM devices_webhookreplay WHERE tenant_id = %s"
             " AND seen_at < clock_timestamp() - make_interval(days => %s)",
-            [tenant_id, REPLAYS_KEPT_DAYS],
+            [row.tenant_id, REPLAYS_KEPT_DAYS],
         )
 
 

@@ -21,7 +21,7 @@ from devices import adapters, breaker, selectors
 from devices.breaker_rules import Heard
 from devices.models import Breaker, VendorInstallation
 from lockservice.core.tenancy import tenant
-from sagas.models import OutboxEvent, Saga
+from sagas.models import OutboxEvent, Saga, SagaStep
 from sagas.runner import Runner
 from tests.flows.conftest import alerts, keys, make_hotel
 from tests.support.hotel import Hotel, build_hotel
@@ -178,6 +178,22 @@ def test_an_outage_of_one_installation_leaves_the_other_alone(database: str, loc
     assert (_states(hotel, waiting), _states(hotel, served)) == ({"requested"}, {"active"})
     assert (_row(hotel, healthy).state, _row(hotel, healthy).outcomes) == ("closed", "1")
     assert _changes(hotel, healthy) == []
+
+
+def test_a_vendor_that_hangs_holds_up_nobody_else(database: str, locks: MockLocks) -> None:
+    rooms = {str(number): new_id("lck") for number in range(101, 121)}
+    hotel = make_hotel(locks, "latencyMs=20000", rooms=rooms, shared={})
+    hung = hotel.installation_id
+    healthy_rooms = {str(number): new_id("lck") for number in range(201, 221)}
+    build_hotel(vendor="mock", settings={"url": locks.setting}, rooms=healthy_rooms, into=hotel)
+    waiting, served = _book(hotel, list(rooms)), _book(hotel, list(healthy_rooms))
+    _run(hotel, lambda: _states(hotel, served) == {"active"})
+    assert _states(hotel, waiting) <= {"requested", "pending"}
+    with tenant(hotel.tenant_id):
+        assert not Breaker.objects.filter(tenant_id=hotel.tenant_id, installation_id=hung).exists()  # nothing came back yet
+        out = Saga.objects.filter(tenant_id=hotel.tenant_id, installation_id=hung, status="running").count()
+        assert 1 <= out <= 8  # a lane's width is all that a vendor can hold
+        assert SagaStep.objects.filter(tenant_id=hotel.tenant_id).count() == 20
 
 
 def test_security_work_is_the_probe_when_the_pause_is_over(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:

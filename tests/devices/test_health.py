@@ -17,10 +17,10 @@ from devices.health_rules import Reading, Source
 from devices.models import CallCount, DeviceReading, HealthPoll, LockDevice, VendorInstallation
 from lockservice.core.tenancy import queues, tenant
 from sagas.models import Alert, Lane, OutboxEvent
-from tests.chaos.ttlock_hotel import TtlockCloud, TtlockHotel
-from tests.flows.conftest import alerts, events, keys, make_hotel
+from tests.flows.conftest import alerts, events, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
+from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from vendors.port.ids import new_id
 
 Settle = Callable[..., int]
@@ -71,13 +71,6 @@ def _row(hotel: Hotel, label: str) -> LockDevice:
 
 def _poll(hotel: Hotel, checks: int = health_poll.ALL) -> health_poll.Report:
     return health_poll.poll(hotel.tenant_id, hotel.installation_id, checks=checks)
-
-
-def _make_due(hotel: Hotel) -> None:
-    """Only this hotel is due: other tests' installations share the table."""
-    with queues():
-        HealthPoll.objects.exclude(tenant_id=hotel.tenant_id).update(due_at=datetime.now(UTC) + timedelta(days=1))
-        HealthPoll.objects.filter(tenant_id=hotel.tenant_id).update(due_at=datetime.now(UTC) - timedelta(seconds=1))
 
 
 def _queue_row(hotel: Hotel) -> HealthPoll:
@@ -140,7 +133,7 @@ def test_a_clock_thirty_minutes_off_is_told_and_stands_on_the_key_and_in_its_eve
 def test_a_lock_is_offline_after_two_polls_and_online_after_one(site: Hotel, doors: MockLocks) -> None:
     _set(doors, site, "103", online=False)
     _poll(site, 0)
-    assert (_device_events(site, "103"), _row(site, "103").online) == ([], True)
+    assert (_device_events(site, "103"), _row(site, "103").online) == ([], False)  # as read; told after the second
     _poll(site, 0)
     _poll(site, 0)
     assert _row(site, "103").online is False
@@ -180,14 +173,13 @@ def _checked(hotel: Hotel) -> dict[str, datetime | None]:
 
 
 def test_every_installation_is_due_once_and_then_after_its_pause(site: Hotel) -> None:
-    _make_due(site)
-    reports = health_poll.poll_due()
+    reports = health_poll.poll_due(only=[site.installation_id])
     assert [(r.installation_id, r.outcome, r.checked) for r in reports] == [(site.installation_id, "polled", 2)]
     row = _queue_row(site)
     assert (row.outcome, row.lease_until, row.calls) == ("polled", None, 3)
     assert row.polled_at is not None
     assert abs((row.due_at - row.polled_at).total_seconds() - health_poll.INTERVAL_S) < 1
-    assert health_poll.poll_due() == []
+    assert health_poll.poll_due(only=[site.installation_id]) == []
 
 
 def test_a_poll_pays_for_its_calls_with_a_tenth_of_the_months_quota(database: str, doors: MockLocks) -> None:
@@ -295,3 +287,31 @@ def test_readings_of_one_lock_at_once_cross_a_threshold_once(site: Hotel) -> Non
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(read, range(12))) == 1
     assert len(_device_events(site, "101")) == 2
+
+
+@pytest.mark.parametrize("minutes", [30, -30])
+def test_a_ttlock_clock_thirty_minutes_off_opens_no_minute_outside_of_the_stay(
+    database: str, cloud: TtlockCloud, settle: Settle, minutes: int
+) -> None:
+    place = TtlockHotel(cloud)
+    hotel = place.hotel
+    cloud.ask("/door", {"lockId": place.locks["101"], "clockOffsetMs": minutes * 60_000})
+    _poll(hotel)
+    assert alerts(hotel) == [("DEVICE_CLOCK_SKEW", "critical")]
+    selectors.forget()
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    end = start + timedelta(days=1)
+    hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"], start=start, end=end))
+    settle(hotel)
+    (key,) = keys(hotel)
+    assert (key.state, [warning["code"] for warning in key.warnings]) == ("active", ["CLOCK_SKEW"])
+    pin = pin_of(hotel, key)
+
+    def opens(at: datetime) -> bool:
+        return place.doors.opens(hotel.doors["101"], "pin_code", pin, at)
+
+    minute = timedelta(minutes=1)
+    until = key.valid_until  # the stay's end and the house's grace
+    assert [opens(at) for at in (start - minute, start - 29 * minute, until + minute, until + 29 * minute)] == [False] * 4
+    assert opens(start + timedelta(hours=12))
+    assert (opens(start + minute), opens(until - minute)) == ((True, False) if minutes > 0 else (False, True))
