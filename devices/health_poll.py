@@ -247,7 +247,8 @@ def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
             "UPDATE devices_healthpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
             " SELECT id FROM devices_healthpoll WHERE due_at <= clock_timestamp()"
             " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
-            " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING tenant_id, installation_id",
+            " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) ORDER BY due_at LIMIT 1"
+            " FOR UPDATE SKIP LOCKED) RETURNING tenant_id, installation_id",
             [LEASE_S, names, names],
         )
         found: tuple[str, str] | None = cursor.fetchone()

@@ -33,10 +33,8 @@ def test_a_job_fits_into_a_tasks_time() -> None:
 def test_the_wake_up_of_a_push_is_the_schedulers_task_and_run_sagas_needs_neither() -> None:
     from devices import webhooks
 
-    assert (webhooks.TASK, webhooks.QUEUE) == (
-        settings.CELERY_BEAT_SCHEDULE["webhooks"]["task"],
-        settings.CELERY_BEAT_SCHEDULE["webhooks"]["options"]["queue"],
-    )
+    entry = settings.CELERY_BEAT_SCHEDULE["webhooks"]
+    assert (entry["task"], entry["options"]["queue"]) == (webhooks.TASK, webhooks.QUEUE)
     assert tasks.take_due is take_webhook.take_due
     assert run_sagas.take_due is take_webhook.take_due
     assert "take_due()" in inspect.getsource(run_sagas._keep_house)
