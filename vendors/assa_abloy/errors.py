@@ -2,7 +2,7 @@
 
 One rule: the code decides, the text never. Visionline's list of codes is licensed and not public; its rows are the names under
 which public integrations fold them (medium confidence), and a code that is missing here is refused for good.
-Source: fact sheet §2.3 and §3.2.
+Source: Seam's guides (README, Sources S1, S2) for the folding; the rest assumed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What both products share about keys: which doors are listed, what a card holds, the label, what the holder receives.
 
-One rule: an entrance or an elevator is never listed; it opens because the room does (fact sheet §1, high confidence).
+One rule: an entrance or an elevator is never listed; it opens because the room does (Seam's Visionline guide, high confidence).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns instants into the property's wall time as Visionline writes it, and back.
 
 One rule: outside this module every instant is aware UTC.
-Source: `yyyyMMdd'T'HHmm`, property-local, no zone (fact sheet §2.2, high confidence).
+Source: `yyyyMMdd'T'HHmm`, property-local, no zone (public clients, README, Sources C1, C2; high confidence).
 """
 
 from __future__ import annotations

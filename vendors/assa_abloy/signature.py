@@ -1,8 +1,8 @@
 """Signs requests to the Visionline web API: an HMAC over the exact bytes and header values that are sent.
 
 One rule: what is signed is what travels; nothing is normalised in between.
-Source: working public client code of the web API (fact sheet §2.1, high confidence); the spelling of the `x-aah-date` line
-differs between clients (medium), so it is an argument.
+Source: public clients of the web API that agree with each other (README, Sources C1, C2; high confidence); the spelling of the
+`x-aah-date` line differs between them (medium), so it is an argument.
 
     POST                                          verb
     62vvvkRi3TRtURahQ++3Zg==                      Content-MD5, empty without a body

@@ -10,7 +10,7 @@
 
 One rule: Visionline keeps no idempotency key, so every key carries our label and is looked for before it is asked for
 again.
-Source: fact sheet §2.2.
+Source: public clients of the web API, and Seam's guide to it (README, Sources C1, C2, S1).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Speaks to a Visionline server: session, signature, limits and time bounds around one request.
 
 One rule: exactly the bytes and header values that were signed are sent.
-Source: fact sheet §2.1 (high confidence). How long a session lives and how much clocks may differ is not public: a refused
-session is renewed once, and the server's own Date is followed when it refuses ours.
+Source: public clients (README, Sources C1, C2; high). How long a session lives and how much clocks may differ is not public: a
+refused session is renewed once, and the server's own Date is followed when it refuses ours.
 """
 
 from __future__ import annotations

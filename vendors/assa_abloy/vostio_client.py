@@ -1,7 +1,7 @@
 """Speaks to a Vostio environment: token, headers, limits, maintenance windows and time bounds around one request.
 
 One rule: during a maintenance window nothing is sent; the wait is handed to the caller instead.
-Contract: fact sheet §3.2 (names by the specification, the rest proposed; low confidence). It is written down here and in
+Contract: not public. Names by the specification, the rest assumed (low confidence). It is written down here and in
 `vostio.py`, nowhere else.
 """
 

@@ -1,8 +1,8 @@
 """Grants of a Vostio environment: read, found, made, changed, withdrawn. The wire's field names stand here and nowhere else.
 
 One rule: a grant is found by our credential's tag, so that a lost answer never makes a second one.
-Contract: fact sheet §3.2 (proposed, low confidence). Assumed beyond it: `validFrom` and `overrideGuestDoors` in a change, and
-`issuingRequestId` on a grant that is still being issued.
+Contract: not public, assumed (low confidence); furthest from anything seen: `validFrom` and `overrideGuestDoors` in a change,
+and `issuingRequestId` on a grant that is still being issued.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Verifies and reads what Vostio pushes.
 
 One rule: the signature covers the time and the raw body; a push older or newer than five minutes is refused.
-Contract: fact sheet §3.2 (proposed, low confidence): `X-Vostio-Timestamp`, `X-Vostio-Signature: sha256=<hex of HMAC-SHA256 over
+Contract: not public, assumed (low confidence): `X-Vostio-Timestamp`, `X-Vostio-Signature: sha256=<hex of HMAC-SHA256 over
 timestamp, a dot, and the raw body>`; body `{eventId, type, environmentId, occurredAt, data}`.
 """
 

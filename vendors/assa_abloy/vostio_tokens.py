@@ -2,7 +2,7 @@
 
 One rule: which one is used is a setting; the rest of the folder sees a TokenSource.
 Source: the specification asks for client credentials; the dashboard hands out user name, password, user pool id and client id,
-which is a Cognito user pool (fact sheet §3.1, high for the fields, medium for the conclusion). InitiateAuth as in that
+which is a Cognito user pool (Seam's Vostio guide; high for the fields, medium for the conclusion). InitiateAuth as in that
 service's public API reference.
 """
 

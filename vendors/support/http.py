@@ -76,6 +76,8 @@ class HttpClient:
         self._pool.pool_classes_by_scheme = {"http": _BoundedPool, "https": _BoundedSecurePool}
         if parts.scheme == "https":
             self._pool.connection_pool_kw["ssl_context"] = _bounded_context(tls)
+            if tls is not None and not tls.check_hostname:  # one certificate is trusted, whatever name it carries
+                self._pool.connection_pool_kw["assert_hostname"] = False
 
     def post_form(self, path: str, fields: Mapping[str, str], *, timeout_s: float) -> HttpAnswer:
         """Posts fields as `application/x-www-form-urlencoded` in UTF-8.

@@ -5,7 +5,7 @@
 | off the network | the image on the card or phone, its own clock, and the newest stay it has seen |
 | on the network | the vendor's word of this moment, then the same |
 
-A key of a newer stay takes the room over: from then on keys of earlier stays are refused (fact sheet §1, high confidence). That
+A key of a newer stay takes the room over: from then on keys of earlier stays are refused (Seam's guide, high confidence). That
 a joiner of a newer stay, used before its first key, takes over as well is assumed.
 
 One rule: the time is the lock's own, clock error included.

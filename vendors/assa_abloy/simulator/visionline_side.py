@@ -1,7 +1,7 @@
 """The Visionline server's web API: sessions, signed requests, cards.
 
 One rule: a signature is checked over the bytes and headers as they came, by code of its own.
-Source: fact sheet §2.1 and §2.2; spellings marked low there are assumed here in the same way as in the adapter.
+Source: as in the adapter's README; spellings marked low there are assumed here in the same way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Vostio environment's API.
 
 One rule: an Idempotency-Key has one effect for ever; a refused request leaves no trace under it.
-Contract: fact sheet §3.2 (names by the specification, the rest proposed).
+Contract: not public. Names by the specification, the rest assumed.
 """
 
 from __future__ import annotations
