@@ -137,6 +137,18 @@ def claim_sagas(slots: Mapping[str, tuple[int, int]], urgent_only: Iterable[str]
         return [_work(row) for row in cursor.fetchall()]
 
 
+def unclaim(lanes: Mapping[str, int], in_hand: Iterable[str]) -> int:
+    """Makes due again what was claimed under the tokens of lanes held (lane → token) and is not in hand; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE sagas_saga s SET status = 'due' FROM unnest(%s::text[], %s::bigint[]) AS v(lane, token)"
+            " JOIN sagas_lane l ON l.key = v.lane AND l.token = v.token"
+            " WHERE s.lane = v.lane AND s.token = v.token AND s.status = 'running' AND NOT s.id = ANY(%s)",
+            [list(lanes), list(lanes.values()), sorted(in_hand)],
+        )
+        return cursor.rowcount
+
+
 def still_running(saga_ids: Iterable[str]) -> set[str]:
     """Returns those of the sagas that are running now."""
     wanted = sorted(set(saga_ids))

@@ -71,6 +71,7 @@ class Runner:
         self._unrecorded: list[tuple[Work, Answer]] = []
         self._released = 0.0
         self._woken = 0.0
+        self._in_doubt = False
         self._idle_s = tuple(min(pause, settings.IDLE_MAX_S) for pause in IDLE_S)
         self.steps = 0
 
@@ -87,6 +88,7 @@ class Runner:
             except OUTAGE as error:
                 log.warning("runner.database", error=type(error).__name__)
                 connection.close()  # what is held stays held until its lease says otherwise
+                self._in_doubt = True
                 time.sleep(0.3)
                 continue
             if busy:
@@ -102,6 +104,8 @@ class Runner:
     def round(self) -> bool:
         """Does one round and says whether anything was claimed or recorded."""
         self._renew_if_due()
+        if self._in_doubt:
+            self._unclaim_lost()
         recorded = self._record()
         planned = self._claim_and_plan()
         self._release_idle()
@@ -278,6 +282,16 @@ class Runner:
             kept = claims.renew(self.owner, {lane: token for lane, (token, _) in self._lanes.items()})
         self._renewed = time.monotonic()
         self._lanes = {lane: value for lane, value in self._lanes.items() if lane in kept}
+
+    def _unclaim_lost(self) -> None:
+        """After an outage: the last claim may have been committed without our hearing of it. What is claimed by us and in
+        nobody's hands is due again, or it would wait until its lane is idle."""
+        in_hand = {work.id for work in self._flying.values()} | {work.id for work, _ in self._unrecorded}
+        with tenancy.queues():
+            lost = claims.unclaim({lane: token for lane, (token, _) in self._lanes.items()}, in_hand)
+        self._in_doubt = False
+        if lost:
+            log.warning("runner.unclaimed", sagas=lost)
 
     def _release_idle(self) -> None:
         if not self._lanes or time.monotonic() - self._released < self._release_s:

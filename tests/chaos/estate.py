@@ -171,7 +171,7 @@ class Estate:
         database = connections.settings["default"]
         names = ("NAME", "HOST", "PORT", "PASSWORD")
         before = {name: database[name] for name in names}
-        _drop_connections()
+        drop_connections()
         database.update(
             NAME=roles.DATABASE, HOST=str(place.socket_directory), PORT=str(place.port),
             PASSWORD=roles.password(self.local, "worker"),
@@ -179,7 +179,7 @@ class Estate:
         try:
             yield
         finally:
-            _drop_connections()
+            drop_connections()
             database.update(before)
 
     def _part(self, name: str, argv: list[str], environment: dict[str, str]) -> Part:
@@ -245,7 +245,7 @@ def eventually(condition: Callable[[], bool], within_s: float, what: str = "") -
         time.sleep(0.05)
 
 
-def _drop_connections() -> None:
+def drop_connections() -> None:
     connections.close_all()
     for one in connections.all(initialized_only=True):
         one.close_pool()
