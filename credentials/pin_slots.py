@@ -53,14 +53,17 @@ def allocate(tenant_id: str, wishes: Sequence[PinWish]) -> dict[str, Pin | Excep
 
 
 def take_at(tenant_id: str, credential_id: str, pin: Pin, device_ids: Iterable[str]) -> bool:
-    """Takes a key's present PIN at further doors (room moved); False when it is not free at all of them."""
+    """Takes a key's present PIN at further doors (room moved); False when it is not free at all of them.
+
+    Where it rests since the same key left the door, it wakes: it is nobody else's, and the guest keeps her digits.
+    """
     doors = tuple(device_ids)
     index = crypto.blind_index("artifact", tenant_id, pin.reveal())
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT device_id FROM credentials_pinslot WHERE tenant_id = %s AND pin_index = %s AND credential_id = %s"
-            " AND rests_until IS NULL",
-            [tenant_id, index, credential_id],
+            "UPDATE credentials_pinslot SET rests_until = NULL WHERE tenant_id = %s AND pin_index = %s AND credential_id = %s"
+            " AND (rests_until IS NULL OR device_id = ANY(%s)) RETURNING device_id",
+            [tenant_id, index, credential_id, list(doors)],
         )
         held = {row[0] for row in cursor.fetchall()}
     wanted = [device for device in doors if device not in held]
