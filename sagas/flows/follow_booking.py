@@ -207,7 +207,8 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
             suspend_soon(batch, key, SuspendReason.FRAUD_REVIEW, saga_key, cause)
     elif row.status == CONFIRMED and before == NO_SHOW:
         for key in _live(batch, row):
-            if key.suspend_reason == SuspendReason.NO_SHOW:
+            # One whose window is over is left to the sweep, which ends it.
+            if key.suspend_reason == SuspendReason.NO_SHOW and key.valid_until > batch.now:
                 rest_key.unsuspend(batch, key, own_key("guest-came", event_id, key.id), cause)
 
 
