@@ -114,8 +114,8 @@ class KeyCredential(models.Model):
             models.Index(fields=["tenant_id", "holder_id"], name="credential_by_holder"),
             models.Index(
                 fields=["ends_at"],
-                condition=models.Q(state__in=[State.ACTIVE.value, State.SUSPENDED.value, State.REQUESTED.value]),
-                name="credential_by_end",
+                condition=models.Q(state__in=sorted(LIVE)),
+                name="credential_live_by_end",
             ),
         ]
 

@@ -81,7 +81,7 @@ def _due() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tenant_id, id FROM credentials_keycredential WHERE state IN ('active', 'suspended', 'requested')"
+            "SELECT tenant_id, id FROM credentials_keycredential WHERE state IN ('active', 'pending', 'requested', 'suspended')"
             f" AND ends_at <= (SELECT {NOW_SQL}) ORDER BY ends_at LIMIT 1000"
         )
         for tenant_id, key_id in cursor.fetchall():
