@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 MAX_MESSAGES = 50
 WAIT_S = 0.5
 TRIES = 3
-RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})
+RETRYABLE_SQLSTATES = frozenset({"40001", "40P01", "23505"})
+"""Serialisation failure, deadlock, and two firsts that meet at a unique row: the second, repeated, sees the first."""
 
 
 class Consumer:
