@@ -92,7 +92,7 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
         intent=request.intent.value,
         rooms=list(request.rooms),
         floors=list(request.floors),
-        areas=sorted({area for d in facts if d.shared for area in d.areas if area in set(Area)}),
+        areas=areas_of(facts),
         valid_from=window.valid_from,
         valid_until=window.valid_until,
         ends_at=window.valid_until,
@@ -171,6 +171,11 @@ def doors_for(
     if missing:
         raise NoDoors(f"{len(missing)} rooms have no lock at {installation.id}")
     return own + [d for d in devices if d.shared and set(d.areas) & wanted] if rooms else []
+
+
+def areas_of(facts: Sequence[DeviceFacts]) -> list[str]:
+    """Returns the areas that the shared ones of these doors lead to, as far as the port knows such an area."""
+    return sorted({area for device in facts if device.shared for area in device.areas if area in set(Area)})
 
 
 def new_door(key: KeyCredential, device: DeviceFacts, installation: InstallationFacts) -> CredentialDoor:

@@ -106,7 +106,7 @@ def _change_rooms(
     changes: dict[str, Any] = {}
     if sorted(new_rooms) != sorted(old_rooms):
         changes["rooms"] = {"from": old_rooms, "to": new_rooms}
-    new_areas = sorted({area for device in facts if device.shared for area in device.areas})
+    new_areas = issue_key.areas_of(facts)
     if new_areas != sorted(key.areas):
         changes["scope"] = {"from": {"areas": sorted(key.areas)}, "to": {"areas": new_areas}}
     key.rooms, key.areas = new_rooms, new_areas
