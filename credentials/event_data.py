@@ -136,6 +136,7 @@ def unsuspended(key: KeyCredential, reason: str, by: str, at: datetime) -> dict[
 def vendor_error(
     key: KeyCredential,
     *,
+    environment: str,
     operation: str,
     code: str,
     message: str,
@@ -144,11 +145,11 @@ def vendor_error(
     device_id: str | None,
     at: datetime,
 ) -> dict[str, Any]:
-    """Payload of `lock.vendor.error.v1`. `environment` is where the installation lives."""
+    """Payload of `lock.vendor.error.v1`. `environment` is the installation's, such as `production` or `sandbox`."""
     data: dict[str, Any] = {
         "vendor": key.vendor,
         "vendorAdapterId": key.installation_id,
-        "environment": "production",
+        "environment": environment,
         "operation": operation,
         "keyCredentialId": key.id,
         "errorCode": code,

@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from credentials import artifacts, event_data, pin_slots
 from credentials.house import House, house
-from credentials.lifecycle import State
+from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from credentials.pin_slots import PinWish
-from credentials.reservations import holder_of
+from credentials.reservations import NO_SHOW, holder_of
 from credentials.targets import RANK, Verb, next_verb
 from devices import adapters, breaker, call_counts, selectors
 from devices.breaker import Gate, Standing
@@ -45,6 +45,8 @@ WAIT_FULL_S = 60
 WAIT_QUOTA_S = 600
 WAIT_NEIGHBOUR_S = 0.2
 WAIT_ACTIVE_S = 1.0
+WAIT_PERSON_S = 15.0
+"""How often a key that waits for a room, the desk or papers is looked at by what shall suspend it once it is active."""
 
 
 @dataclass
@@ -100,18 +102,28 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
 
 
 def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
-    """A key that was to be suspended while on its way is suspended once it is active; False while it must wait."""
+    """A key that was to be suspended while on its way is suspended once it is active; False while it must wait, and when the
+    guest has come after all (then the saga is done)."""
     reason = work.args.get("suspendWhenActive")
     if not reason or key.state not in (State.REQUESTED, State.PENDING, State.ACTIVE):
         return True
+    if reason == SuspendReason.NO_SHOW and not _has_not_come(key):
+        work.status = SagaStatus.DONE.value
+        return False
     if key.state != State.ACTIVE:
-        _wait(context, work, WAIT_ACTIVE_S)
+        _wait(context, work, WAIT_PERSON_S if key.waiting_for else WAIT_ACTIVE_S)
         return False
     work.args = {name: value for name, value in work.args.items() if name != "suspendWhenActive"}
     key.suspend_reason = reason
     context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
     context.batch.retarget(key)
     return True
+
+
+def _has_not_come(key: KeyCredential) -> bool:
+    """Re-reads the booking; the key's lock orders this against an event that says otherwise."""
+    rows = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id)
+    return rows.filter(status=NO_SHOW, incarnation=key.incarnation).exists()
 
 
 def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[list[CredentialDoor], Verb] | None:
@@ -121,13 +133,21 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[l
     if not open_doors:
         settle_record.close(context, work, key)
         return None
-    ready, later = ready_doors(context, open_doors)
+    ready, later = ready_doors(context, _give_before_taking(key, open_doors))
     if not ready:
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
     ready.sort(key=lambda item: (RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
     first, verb = ready[0]
-    return [d for d, other in ready if other is verb and (d.lane, d.rounds) == (first.lane, first.rounds)], verb
+    alike = (first.lane, first.rounds, _is_deferred(first, verb))
+    return [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike], verb
+
+
+def _give_before_taking(key: KeyCredential, doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:
+    """Leaves out the doors a live key moved away from while one it moved to is still being tried: the guest needs a door."""
+    if key.state not in LIVE or not any(verb is Verb.ISSUE and not door.dropped for door, verb in doors):
+        return doors
+    return [(door, verb) for door, verb in doors if not (door.dropped and verb is Verb.REVOKE)]
 
 
 def _move_to(work: Work, key: KeyCredential, lane: str) -> None:
@@ -207,7 +227,7 @@ def _call(
     context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], verb: Verb, provisions: Provisions
 ) -> Call:
     in_doubt = any(door.verb for door in doors)
-    resume = next((door for door in doors if door.resume_token_sealed), None)
+    resume = next((door for door in doors if _is_deferred(door, verb)), None)
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
     for door in doors:
         _note_attempt(context, key, door, verb)
@@ -243,7 +263,14 @@ def _call(
     )
 
 
+def _is_deferred(door: CredentialDoor, verb: Verb) -> bool:
+    """Says whether the vendor still works on this very verb there; a token of another verb says nothing about this one."""
+    return bool(door.resume_token_sealed) and door.verb == verb.value
+
+
 def _note_attempt(context: StepContext, key: KeyCredential, door: CredentialDoor, verb: Verb) -> None:
+    if not _is_deferred(door, verb):
+        door.resume_token_sealed = None
     if door.attempts_for != key.desired_version:
         door.attempts, door.attempts_for, door.final = 0, key.desired_version, False
     door.verb, door.attempts, door.due_at = verb.value, min(door.attempts + 1, 32_000), None

@@ -38,6 +38,8 @@ from vendors.port.types import (
 
 DRAW_LIMIT = 3
 RESUME_S = 5
+QUOTA_LOOK_S = 600.0
+"""How soon a key that must stop opening is tried again though the vendor says that the month's calls are used up."""
 VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
 _FALLS_BACK = (Reason.KIND_UNSUPPORTED, Reason.DOOR_FULL)
 
@@ -75,11 +77,10 @@ def close(context: StepContext, work: Work, key: KeyCredential) -> None:
         work.status = SagaStatus.DUE.value
         return
     _decide_pending(context, work, key, None)
-    if any((verb := next_verb(key, door)) and not is_spent(key, door, verb) for door in doors):
+    if _has_open_doors(key, doors):
         work.status = SagaStatus.DUE.value
         return
-    _tell_spent(context, work, key)
-    work.status = SagaStatus.DEAD.value
+    _end_spent(context, work, key)
 
 
 def draw_again(context: StepContext, key: KeyCredential) -> None:
@@ -234,9 +235,13 @@ def _refuse_door(
         door.attempts = max(0, door.attempts - 1)
         door.verb = door.verb if call.meta.attempt > 1 else ""
         door.due_at = backoff(context, 1, error.retry_after_s)
+        if error.reason is Reason.QUOTA and call.verb in (Verb.REVOKE, Verb.SUSPEND):
+            door.due_at = backoff(context, 1, QUOTA_LOOK_S)  # more quota may be bought any minute; the month's end is too far
+            alarm_revoke(context, key, error.reason.value)
         return
     if definite:
-        door.verb = call.verb.value if call.verb is Verb.REVOKE and door.state == DoorState.NONE else ""
+        emptying = call.verb is Verb.REVOKE and door.state in (DoorState.NONE, DoorState.ABSENT)
+        door.verb = call.verb.value if emptying else ""  # not known to hold the key, and not proven empty either
     door.final = not error.retriable and call.verb not in (Verb.REVOKE, Verb.SUSPEND)
     door.due_at = None if door.final else backoff(context, max(1, door.attempts), error.retry_after_s)
     if call.verb is Verb.REVOKE:
@@ -255,8 +260,8 @@ def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoo
     door.propagation = Propagation.UNKNOWN.value
     _rest_pin(context, key, [door.device_id])
     data = event_data.vendor_error(
-        key, operation="revoke", code="MELMASTOON.LOCK.KEY_REVOKE_FAILED", message="the window ended first",
-        attempts=max(1, door.attempts), final=True, device_id=door.device_id, at=context.now,
+        key, environment=_environment(key), operation="revoke", code="MELMASTOON.LOCK.KEY_REVOKE_FAILED",
+        message="the window ended first", attempts=max(1, door.attempts), final=True, device_id=door.device_id, at=context.now,
     )  # fmt: skip
     context.batch.emit(key, VENDOR_ERROR, data, _cause(key))
 
@@ -270,8 +275,7 @@ def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockEr
         _tell_settled(context, work, key)
         work.status = SagaStatus.DONE.value
     elif not open_doors:
-        _tell_spent(context, work, key)
-        work.status = SagaStatus.DEAD.value
+        _end_spent(context, work, key)
     else:
         dues = [door.due_at for door in open_doors]
         if any(due is None or due <= context.real_now for due in dues):
@@ -333,7 +337,15 @@ def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[Cred
     device = next((door.device_id for door in doors if door.error_code), None)
     context.batch.move(key, "fail", event_data.failed(key, word, message, attempts, context.now), work.cause, word)
     data = event_data.vendor_error(
-        key, operation="issue", code=code, message=message, attempts=attempts, final=True, device_id=device, at=context.now
+        key,
+        environment=_environment(key),
+        operation="issue",
+        code=code,
+        message=message,
+        attempts=attempts,
+        final=True,
+        device_id=device,
+        at=context.now,
     )
     context.batch.emit(key, VENDOR_ERROR, data, work.cause)
     _alarm(context, key, "issue", "KEY_ISSUE_FAILED", "critical", "lock/key-issue")
@@ -342,10 +354,7 @@ def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[Cred
 
 def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
     if key.resuming and key.state == State.SUSPENDED:
-        reason, key.resuming = key.suspend_reason, False
-        data = event_data.unsuspended(key, reason, work.cause.actor, context.now)
-        context.batch.move(key, "unsuspend", data, work.cause, reason)
-        key.suspend_reason = ""
+        _resume(context, work, key)
     changes = work.args.get("changes")
     if changes and key.state in (State.ACTIVE, State.SUSPENDED):
         data = event_data.updated(key, changes, context.now)
@@ -355,19 +364,42 @@ def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
         key.warnings = [w for w in key.warnings if w["code"] != "DOORS_PENDING"]
 
 
+def _resume(context: StepContext, work: Work, key: KeyCredential) -> None:
+    reason, key.resuming = key.suspend_reason, False
+    data = event_data.unsuspended(key, reason, work.cause.actor, context.now)
+    context.batch.move(key, "unsuspend", data, work.cause, reason)
+    key.suspend_reason = ""
+
+
+def _has_open_doors(key: KeyCredential, doors: list[CredentialDoor]) -> bool:
+    return any((verb := next_verb(key, door)) and not is_spent(key, door, verb) for door in doors)
+
+
+def _end_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
+    """Ends a saga with no try left. A key that was to resume is active if its room opens; if not, the doors that did open
+    are put to rest again, by this same saga."""
+    _tell_spent(context, work, key)
+    doors = context.batch.doors_at(key)
+    if key.resuming and key.state == State.SUSPENDED and opens_a_room(key, doors):
+        _resume(context, work, key)
+    elif key.resuming:
+        key.resuming = False
+        context.batch.retarget(key)
+    work.status = SagaStatus.DUE.value if _has_open_doors(key, doors) else SagaStatus.DEAD.value
+
+
 def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
     """No try is left and some door still does not carry what it shall: said aloud, and left to a person."""
     doors = [door for door in context.batch.doors_at(key) if next_verb(key, door)]
     operation = {"issue": "issue", "update": "update", "unsuspend": "unsuspend"}.get(work.flow, "update")
     code = f"MELMASTOON.LOCK.{doors[0].error_code}" if doors[0].error_code else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
     data = event_data.vendor_error(
-        key, operation=operation, code=code, message=work.error_detail,
+        key, environment=_environment(key), operation=operation, code=code, message=work.error_detail,
         attempts=max(door.attempts for door in doors), final=True, device_id=doors[0].device_id, at=context.now,
     )  # fmt: skip
     if key.state in (State.ACTIVE, State.SUSPENDED):
         warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
         context.batch.emit(key, VENDOR_ERROR, data, work.cause)
-    key.resuming = False
     _alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
 
 
@@ -412,6 +444,10 @@ def alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
 def _alarm(context: StepContext, key: KeyCredential, cause: str, code: str, severity: str, runbook: str, why: str = "") -> None:
     detail = f"{code.lower().replace('_', ' ')} for a {key.kind} at {key.vendor}" + (f": {why}" if why else "")
     context.batch.alerts.append(NewAlert(f"{cause}:{key.id}", code, severity, detail, runbook, key.property_id, key.id))
+
+
+def _environment(key: KeyCredential) -> str:
+    return selectors.installation(key.tenant_id, key.installation_id).environment
 
 
 def _cause(key: KeyCredential) -> Cause:
