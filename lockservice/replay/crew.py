@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,7 +32,9 @@ from lockservice.embedded.process import tethered
 from vendors.port.simulated import SimulatorUnreachable
 
 FRESH_S = 6.0
-"""A heartbeat younger than this is a process that runs; they beat every one or two seconds."""
+"""A heartbeat younger than this may be a process that runs; they beat every one or two seconds."""
+NEXT_BEAT_S = 4.0
+"""A process that runs beats again within this; one that was killed a moment ago leaves a fresh row and no next beat."""
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 20.0, 10.0
 COMMANDS = {"consumer": "consume_events", "publisher": "publish_outbox"}
@@ -162,7 +165,20 @@ class Crew:
 
 
 def _fresh_heartbeats() -> set[str]:
+    """Returns the processes that really beat: those with a fresh row that changes while we look."""
+    first = _read_heartbeats()
+    beating: set[str] = set()
+    ends = time.monotonic() + NEXT_BEAT_S
+    while set(first) & set(COMMANDS) - beating and time.monotonic() < ends:
+        time.sleep(0.1)
+        now = _read_heartbeats()
+        beating |= {name for name, beat_at in first.items() if now.get(name, beat_at) != beat_at}
+    return beating
+
+
+def _read_heartbeats() -> dict[str, datetime]:
     with queues(), connection.cursor() as cursor:
         table = Heartbeat._meta.db_table
-        cursor.execute(f"SELECT name FROM {table} WHERE beat_at > clock_timestamp() - make_interval(secs => %s)", [FRESH_S])  # noqa: S608
-        return {row[0] for row in cursor.fetchall()}
+        fresh = "beat_at > clock_timestamp() - make_interval(secs => %s)"
+        cursor.execute(f"SELECT name, beat_at FROM {table} WHERE {fresh}", [FRESH_S])  # noqa: S608
+        return dict(cursor.fetchall())
