@@ -134,6 +134,18 @@ def _cancelled_while_the_vendor_works(stage: Stage) -> None:
     stage.settle()
 
 
+def _confirm_and_flag(stage: Stage) -> None:
+    _confirm(stage)
+    stage.tell("booking.fraud_flagged", _booking(stage, 2, "101", status="fraud_flagged"))
+
+
+def _flagged_while_the_vendor_works(stage: Stage) -> None:
+    confirmed, flagged = (spec(full_subject(name)).topic or "" for name in ("booking.confirmed", "booking.fraud_flagged"))
+    stage.calls.while_out["issue"] = lambda: stage.consume_all([flagged])
+    stage.settle([confirmed])
+    stage.settle()
+
+
 def _two_houses(stage: Stage) -> None:
     _confirm(stage, "101", "201")
 
@@ -169,6 +181,9 @@ FLOWS: dict[str, Flow] = {
     "issue": Flow(_confirm),
     "issue with the answer lost": Flow(_confirm, query="lost=1"),
     "issue deferred by the vendor": Flow(_confirm, query="deferred=2&on=issue"),
+    "issue with the digits refused": Flow(
+        _confirm, query="fail=issue&times=1&error=KEY_ISSUE_FAILED&reason=pin_refused&retriable=0"
+    ),
     "update of dates and room": Flow(_update, doors=("102", "lobby")),
     "revoke": Flow(_revoke, expected=("revoked",), doors=()),
     "suspend": Flow(_suspend, expected=("suspended",)),
@@ -179,6 +194,7 @@ FLOWS: dict[str, Flow] = {
     "revoke by hand": Flow(_remember_key, _take_back, expected=("revoked",), doors=()),
     "bulk revoke": Flow(_three_stays, expected=("revoked",) * 3, doors=()),
     "cancelled during issue": Flow(_confirm_and_cancel, _cancelled_while_the_vendor_works, expected=("failed",), doors=()),
+    "flagged during issue": Flow(_confirm_and_flag, _flagged_while_the_vendor_works, expected=("suspended",)),
     "reinstated booking": Flow(_reinstated, expected=("revoked", "active")),
     "rooms on two installations": Flow(
         _two_houses, installations=2, expected=("active", "active"), doors=("101", "201", "lobby")
