@@ -271,22 +271,25 @@ def retry_saga(tenant_id: str, saga_id: str) -> None:
 
 
 def replay_dead_letter(tenant_id: str, letter_id: int, actor: Actor) -> str:
-    """Handles a dead letter again and says what came of it. One that fails again is buried again, with the new reason.
+    """Handles a dead letter again and says what came of it; `buried` keeps it, with the new reason and one more count.
 
-    Refused: NOT_FOUND (also one that was replayed already).
+    It is marked as replayed only after it was handled: a crash in between leaves it to be replayed again, which changes
+    nothing more. Refused: NOT_FOUND (also one that was replayed already).
     """
     with tenancy.tenant(tenant_id):
-        rows = DeadLetter.objects.select_for_update().filter(tenant_id=tenant_id, id=letter_id, replayed_at__isnull=True)
-        row = next(iter(rows), None)
-        if row is None:
-            raise Refused("NOT_FOUND", "no such dead letter, or it was replayed")
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT clock_timestamp()")
-            row.replayed_at, row.replayed_by = cursor.fetchone()[0], actor.id
-        row.save(update_fields=["replayed_at", "replayed_by"])
-    if row.source == "outbox":
-        return _unblock(tenant_id, row)
-    return handle_body(row.topic, row.ordering_key, bytes(row.body))
+        row = DeadLetter.objects.filter(tenant_id=tenant_id, id=letter_id, replayed_at__isnull=True).first()
+    if row is None:
+        raise Refused("NOT_FOUND", "no such dead letter, or it was replayed")
+    is_ours = row.source == "outbox"
+    outcome = _unblock(tenant_id, row) if is_ours else handle_body(row.topic, row.ordering_key, bytes(row.body))
+    with tenancy.tenant(tenant_id), connection.cursor() as cursor:
+        # buried again under this tenant: the same letter has counted up and stays open; under another: it has moved there
+        cursor.execute(
+            "UPDATE sagas_deadletter SET replayed_at = clock_timestamp(), replayed_by = %s"
+            " WHERE tenant_id = %s AND id = %s AND replayed_at IS NULL AND (%s OR count = %s)",
+            [actor.id, tenant_id, letter_id, outcome != "buried", row.count],
+        )
+    return outcome
 
 
 def _unblock(tenant_id: str, row: DeadLetter) -> str:
