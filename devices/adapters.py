@@ -87,8 +87,11 @@ def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
 
 
 def _limiter(facts: InstallationFacts) -> CallLimiter:
-    per_minute = facts.calls_per_minute or registry.manifest(facts.vendor).calls_per_minute
-    return CountedLimit(SharedLimit(facts.vendor, facts.id, per_minute) if per_minute else NoLimit())
+    manifest_of = registry.manifest(facts.vendor)
+    per_minute = facts.calls_per_minute or manifest_of.calls_per_minute
+    if not per_minute:
+        return CountedLimit(NoLimit())
+    return CountedLimit(SharedLimit(facts.vendor, facts.id, per_minute, manifest_of.calls_per_second))
 
 
 class Tally:

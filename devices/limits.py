@@ -1,6 +1,7 @@
 """An installation's rate limit, shared by all processes through Redis, and kept per process when Redis is away.
 
-One rule: no minute sees more calls than allowed. The bucket holds a fifth of the minute's calls and refills with the other
+One rule: no minute (and no second, where the vendor counts those) sees more calls than allowed.
+The bucket holds a fifth of the minute's calls and refills with the other
 four fifths, so burst plus refill never exceed the limit. A fifth of the bucket is kept for priority 0.
 """
 
@@ -30,11 +31,14 @@ AWAY_S = 2.0
 class SharedLimit:
     """A CallLimiter over one installation's calls per minute. Safe in threads."""
 
-    def __init__(self, vendor: str, installation_id: str, calls_per_minute: int) -> None:
+    def __init__(self, vendor: str, installation_id: str, calls_per_minute: int, calls_per_second: int | None = None) -> None:
         self._vendor = vendor
         self._key = f"limit:{installation_id}"
         self._capacity = max(1.0, calls_per_minute / 5)
         self._rate = max(1.0, calls_per_minute - self._capacity) / 60
+        if calls_per_second is not None:  # the same cut over a second: burst plus refill stay below its limit
+            self._capacity = min(self._capacity, max(1.0, calls_per_second / 5))
+            self._rate = min(self._rate, max(1.0, calls_per_second - self._capacity))
         self._lock = threading.Lock()
         self._tokens = self._capacity / 2
         self._at = time.monotonic()
