@@ -6,6 +6,7 @@ what the keys are and what they should be is all there is to do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from credentials.house import House, house
@@ -78,7 +79,9 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
 def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause) -> None:
     groups = _group_rooms(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
-    for key in _live(batch, row):
+    live = _live(batch, row)
+    resting = _resting_elsewhere(live, groups, row)
+    for key in live:
         if key.waiting_for == issue_key.ROOM and key.installation_id not in groups and len(groups) == 1:
             _rehome(key, next(iter(groups.values()))[0])
         if key.installation_id in groups:
@@ -92,6 +95,22 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
             revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
     for installation, rooms in groups.values():
         _issue_if_missing(batch, place, row, installation, rooms, window, cause)
+    if resting is not None:
+        known = {key.id for key in live}
+        for key in [key for key in _live(batch, row) if key.id not in known]:
+            saga_key = own_key("moved-resting", row.reservation_id, str(row.version), key.id)
+            suspend_soon(batch, key, resting, saga_key, cause)
+
+
+def _resting_elsewhere(live: list[KeyCredential], groups: Mapping[str, object], row: Reservation) -> SuspendReason | None:
+    """Returns why a key rests that the guest moves away from: moving to another lock system wakes nobody's key."""
+    reasons = [
+        SuspendReason(key.suspend_reason)
+        for key in live
+        if key.state == State.SUSPENDED and not key.resuming and key.installation_id not in groups
+    ]
+    lasting = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or row.status == NO_SHOW]
+    return lasting[0] if lasting else None
 
 
 def _update(

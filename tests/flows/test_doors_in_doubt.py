@@ -219,3 +219,19 @@ def test_a_revoke_held_back_by_the_vendors_quota_is_told_and_soon_asked_again(
     due = doors(hotel, key)["101"].due_at
     assert due is not None
     assert due - datetime.now(UTC) <= timedelta(minutes=11)
+
+
+def test_a_suspended_key_moved_to_another_lock_system_stays_suspended(database: str, locks: MockLocks, settle: Settle) -> None:
+    hotel = make_hotel(locks, shared={})
+    make_hotel(locks, rooms={"201": new_id("lck")}, shared={}, into=hotel)
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    acts.suspend(hotel.tenant_id, keys(hotel)[0].id, SuspendReason.OVERDUE_PAYMENT, CLERK, "s1")
+    settle(hotel)
+    hotel.tell("booking.dates_changed", hotel.booking(stay, 2, ["201"]))
+    settle(hotel)
+    settle(hotel, now=True, rounds=2)
+    (key,) = [key for key in keys(hotel) if key.state != "revoked"]
+    assert (key.rooms, key.state, key.suspend_reason) == ([hotel.rooms["201"]], "suspended", "overdue_payment")
+    assert not locks.opens(hotel.doors["201"], pin_of(hotel, key))
