@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -149,17 +149,20 @@ class Stage:
         while work() or left():
             if time.monotonic() > ends:
                 raise NotQuiet(f"left after {QUIET_S} s: {left()}")
-            if part == "runner" and all(" is retry" in saga for saga in left()):
+            if part == "runner":
                 with crash_points.paused():
-                    self._let_retries_come()
+                    self._hold_retries(let_go=all(" is retry" in saga for saga in left()))
 
-    def _let_retries_come(self) -> None:
-        """Time passes until every retry is due (seconds to minutes in life); never by itself, so that no run differs."""
+    def _hold_retries(self, *, let_go: bool) -> None:
+        """Retries (fractions of a second to minutes in life) come when nothing else is left and never by themselves, so that no
+        run differs from another because the machine is slower."""
+        waiting = {"tenant_id": self.hotel.tenant_id, "due_at__isnull": False}
+        due_at = self.hotel.opened_at if let_go else datetime.now(UTC) + timedelta(days=1)
         with queues():
-            Saga.objects.filter(tenant_id=self.hotel.tenant_id, status="retry").update(due_at=self.hotel.opened_at)
-        with tenant(self.hotel.tenant_id):
-            doors = CredentialDoor.objects.filter(tenant_id=self.hotel.tenant_id, due_at__isnull=False)
-            doors.update(due_at=self.hotel.opened_at)
+            Saga.objects.filter(**waiting, status="retry").update(due_at=due_at)
+        if let_go:
+            with tenant(self.hotel.tenant_id):
+                CredentialDoor.objects.filter(**waiting).update(due_at=due_at)
 
     def _left(self, topics: Sequence[str] | None) -> list[str]:
         waiting = [topic for topic in topics or topics_by_urgency() if self.raw_bus.depth(topic, SERVICE_GROUP)]
