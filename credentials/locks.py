@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.db import connection
+
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 
 
@@ -15,6 +17,18 @@ def lock_reservation(tenant_id: str, reservation_id: str) -> Reservation | None:
     """Locks and returns a reservation's projection; None if there is none."""
     rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=reservation_id)
     return next(iter(rows), None)
+
+
+def open_properties(tenant_id: str, property_ids: Iterable[str]) -> set[str]:
+    """Returns those of the properties that are in operation, and keeps them so until the transaction ends: a property that is
+    deactivated meanwhile waits, and then finds the keys that were given here."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT property_id FROM core_property WHERE tenant_id = %s AND property_id = ANY(%s) AND active"
+            " ORDER BY property_id FOR SHARE",
+            [tenant_id, sorted(set(property_ids))],
+        )
+        return {row[0] for row in cursor.fetchall()}
 
 
 def lock_reservations(tenant_id: str, reservation_ids: Iterable[str]) -> dict[str, Reservation]:

@@ -37,6 +37,16 @@ _STATUS = {
     "booking.fraud_flagged": FRAUD,
 }
 
+_TOLD = {
+    "cancelled": CANCELLED,
+    "canceled": CANCELLED,
+    "checked_out": CHECKED_OUT,
+    "no_show": NO_SHOW,
+    "fraud_flagged": FRAUD,
+    "fraud_review": FRAUD,
+}
+"""Statuses a payload may name; any other means that the booking stands."""
+
 
 class UnusableBooking(Exception):
     """The event cannot be applied: an unknown property, a window that cannot be completed. Goes to a dead letter."""
@@ -123,8 +133,16 @@ def _values(row: Reservation, columns: Sequence[Any]) -> list[Any]:
     return [field.get_db_prep_save(getattr(row, field.attname), connection) for field in columns]
 
 
+def _status_of(event: ReservationEvent) -> str:
+    """The subject decides, except that changed dates say by their payload whether the booking still stands."""
+    subject = event.subject.removeprefix("melmastoon.reservation.").rpartition(".v")[0]
+    if subject == "booking.dates_changed":
+        return _TOLD.get(event.status.lower().replace("-", "_"), CONFIRMED)
+    return _STATUS[subject]
+
+
 def _overwrite(row: Reservation, event: ReservationEvent, now: datetime) -> None:
-    status = _STATUS[event.subject.removeprefix("melmastoon.reservation.").rpartition(".v")[0]]
+    status = _status_of(event)
     if row.status in ENDED and status == CONFIRMED:
         row.incarnation += 1
     row.version, row.status, row.updated_at = event.version, status, now

@@ -75,7 +75,8 @@ class IssueCommand:
 def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
     """Issues a key at the one installation its rooms are on.
 
-    Refused: NOT_FOUND (property), VALIDATION_FAILED (rooms unknown or on several installations, no kind fits, window over).
+    Refused: NOT_FOUND (property), TRANSITION_REFUSED (property not in operation), VALIDATION_FAILED (rooms unknown or on
+    several installations, no kind fits, window over).
     """
     with tenancy.tenant(tenant_id):
         now = clock.now()
@@ -145,6 +146,7 @@ def revoke(
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         saga_key = own_key("revoke-by-hand", key.id, act_id)
         wants_new = reason is RevokeReason.LOST and key.holder_kind == "guest" and reissue is not False
+        wants_new = wants_new and bool(locks.open_properties(tenant_id, [key.property_id]))
         if wants_new and key.state in (State.ACTIVE, State.SUSPENDED):
             made = _replace(batch, place, key, saga_key, cause, kind)
             if made is not None:
@@ -234,6 +236,7 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.state == State.FAILED:
+            _require_open(tenant_id, key.property_id)
             made = replace_key.reissue_failed(batch, place, key, cause)
             if made is None:
                 raise Refused("TRANSITION_REFUSED", "a successor was issued already")
@@ -370,6 +373,7 @@ def _locked(tenant_id: str, credential_id: str) -> KeyBatch:
 def _replace(
     batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, kind: CredentialKind | None
 ) -> KeyCredential | None:
+    _require_open(key.tenant_id, key.property_id)
     try:
         return replace_key.begin(batch, place, key, saga_key, cause, kind=kind)
     except issue_key.NoKindFits as error:
@@ -387,9 +391,17 @@ def _begin(batch: KeyBatch, place: House, request: issue_key.KeyRequest, cause: 
 
 def _house(tenant_id: str, property_id: str) -> House:
     try:
-        return house(tenant_id, property_id)
+        place = house(tenant_id, property_id)
     except Property.DoesNotExist as error:
         raise Refused("NOT_FOUND", "no such property") from error
+    _require_open(tenant_id, property_id)
+    return place
+
+
+def _require_open(tenant_id: str, property_id: str) -> None:
+    """A property that left the platform gives no new key; it stays as it is until this transaction ends."""
+    if not locks.open_properties(tenant_id, [property_id]):
+        raise Refused("TRANSITION_REFUSED", "the property is not in operation")
 
 
 def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:

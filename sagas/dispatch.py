@@ -125,10 +125,12 @@ def _bookings(tenant_id: str, pairs: Sequence[tuple[Envelope, ReservationEvent]]
     outcomes = dict.fromkeys((item.id for item, _ in pairs), IGNORED)
     if not moving:
         return outcomes
+    in_operation = locks.open_properties(tenant_id, [applied[event.reservation_id].row.property_id for _, event in moving])
     batch = KeyBatch.load_stays(tenant_id, [event.reservation_id for _, event in moving], now)
     for item, event in moving:
         result = applied[event.reservation_id]
-        follow_booking.follow(batch, result.row, result.before, event.event_id, _cause(item, event))
+        is_open = result.row.property_id in in_operation
+        follow_booking.follow(batch, result.row, result.before, event.event_id, _cause(item, event), is_open=is_open)
         outcomes[item.id] = APPLIED
     batch.flush()
     return outcomes

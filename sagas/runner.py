@@ -115,10 +115,11 @@ class Runner:
         return bool(recorded or planned)
 
     def _claim_and_plan(self) -> int:
-        with tenancy.queues():
-            if time.monotonic() - self._woken >= self._idle_s[0]:
+        if time.monotonic() - self._woken >= self._idle_s[0]:
+            with tenancy.queues():  # a transaction of its own: it locks sagas before any credential, acts the other way round
                 claims.wake_due()
-                self._woken = time.monotonic()
+            self._woken = time.monotonic()
+        with tenancy.queues():
             room = LANES_AT_ONCE - len(self._lanes)
             if room > 0:
                 self._lanes.update(claims.claim_lanes(self.owner, room, list(self._lanes), self._only))
@@ -135,21 +136,22 @@ class Runner:
         priority 0."""
         in_lane = self._in_hand()
         free = self._pool_size - len(self._flying)
-        slots, urgent = {}, []
+        slots: dict[str, tuple[int, int]] = {}
+        urgent, given = [], 0
         for lane, (token, width) in self._lanes.items():
+            if lane.endswith(":internal"):  # calls no vendor, so it takes no thread from the others
+                slots[lane] = (token, BATCH)
+                continue
             places = min(width - in_lane[lane], free, BATCH)
-            if lane.endswith(":internal"):
-                places = BATCH
-            if places <= 0:
+            if places <= 0 or given >= BATCH * 2:
                 continue
             kept = free <= RESERVED or (width > 1 and places == 1)
             if width > 1 and not kept:
                 places = max(1, places - 1)
-            if kept and width > 1:
+            if kept:
                 urgent.append(lane)
             slots[lane] = (token, places)
-            if sum(n for _, n in slots.values()) >= BATCH * 2:
-                break
+            given += places
         return slots, urgent
 
     def _in_hand(self) -> Counter[str]:

@@ -24,9 +24,10 @@ from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReas
 NO_SHOW_FLOW = "no_show"
 
 
-def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause) -> None:
+def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause, *, is_open: bool = True) -> None:
     """Starts whatever the newest version asks for. The projection and all keys of the reservation are locked.
 
+    `is_open` says whether the property is in operation (`locks.open_properties`): one that is not gives no new key.
     Raises UnusableBooking for a room without a lock, or when no kind of key fits its doors.
     """
     place = house(batch.tenant_id, row.property_id)
@@ -34,7 +35,7 @@ def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str,
         _end(batch, row, event_id, cause)
         return
     try:
-        _match_rooms(batch, place, row, event_id, cause)
+        _match_rooms(batch, place, row, event_id, cause, is_open=is_open)
     except issue_key.NoDoors as error:
         raise UnusableBooking("UNKNOWN_ROOM", f"rooms: {error}") from error
     except issue_key.NoKindFits as error:
@@ -76,7 +77,7 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
         revoke_key.begin(batch, key, reason, sha256_key(event_id, key.id, "revoke"), cause, trigger=row.status)
 
 
-def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause) -> None:
+def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool) -> None:
     groups = _group_rooms(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
     live = _live(batch, row)
@@ -93,7 +94,7 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
         else:
             saga_key = sha256_key(event_id, key.id, "revoke")
             revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
-    for installation, rooms in groups.values():
+    for installation, rooms in groups.values() if is_open else ():
         _issue_if_missing(batch, place, row, installation, rooms, window, cause)
     if resting is not None:
         known = {key.id for key in live}
@@ -152,7 +153,7 @@ def _issue_if_missing(
     moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED and not key.replaced_by]
     if len(moved_away) < len(ours):
         return  # a person or a failure ended this key: a booking event does not bring it back
-    if not place.active or place.policy.widen(window).valid_until <= batch.now:
+    if place.policy.widen(window).valid_until <= batch.now:
         return
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
     if moved_away:

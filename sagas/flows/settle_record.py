@@ -21,7 +21,7 @@ from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.models import SagaStatus
 from sagas.outbox import Cause
-from sagas.steps import Answer, Call, StepContext, Work, backoff, is_spent
+from sagas.steps import RETRY_S, Answer, Call, StepContext, Work, backoff, is_spent
 from vendors.port.errors import KeyRevokeFailed, LockError, Reason
 from vendors.port.secrets import Token
 from vendors.port.types import (
@@ -96,6 +96,8 @@ def fall_back(context: StepContext, key: KeyCredential, why: str) -> bool:
     """Turns a key that is nowhere yet to the next kind its doors can carry without a desk; False when there is none."""
     doors = context.batch.doors_at(key)
     if key.state not in (State.REQUESTED, State.PENDING) or any(door.state == DoorState.PRESENT for door in doors):
+        return False
+    if any(door.verb for door in doors):  # a key of the old kind may be there; under the new kind it would not be looked for
         return False
     manifest = adapters.manifest(key.vendor)
     order = list(dict.fromkeys((*key.preferred_kinds, *house(key.tenant_id, key.property_id).policy.kinds)))
@@ -211,8 +213,11 @@ def _take_refusal(
     definite: bool = False,
 ) -> None:
     """A refused call. A retriable raise leaves the doors in doubt (the next try looks first); a refusal does not."""
-    if error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE and int(work.args.get("draws", 0)) < DRAW_LIMIT:
-        work.args = {**work.args, "draws": int(work.args.get("draws", 0)) + 1}
+    drawn = int(work.args.get("draws", 0)) - (
+        work.args.get("drawStep") == work.step
+    )  # one answer, one draw, whatever its doors
+    if error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE and drawn < DRAW_LIMIT:
+        work.args = {**work.args, "draws": drawn + 1, "drawStep": work.step}
         for door in doors:
             door.verb, door.attempts = "", max(0, door.attempts - 1)
             context.batch.touch_door(door)
@@ -355,13 +360,17 @@ def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[Cred
 def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
     if key.resuming and key.state == State.SUSPENDED:
         _resume(context, work, key)
+    _tell_updated(context, work, key)
+    if key.state == State.ACTIVE and any(w["code"] == "DOORS_PENDING" for w in key.warnings):
+        key.warnings = [w for w in key.warnings if w["code"] != "DOORS_PENDING"]
+
+
+def _tell_updated(context: StepContext, work: Work, key: KeyCredential) -> None:
     changes = work.args.get("changes")
     if changes and key.state in (State.ACTIVE, State.SUSPENDED):
         data = event_data.updated(key, changes, context.now)
         context.batch.emit(key, event_data.subject("updated"), data, work.cause)
         work.args = {name: value for name, value in work.args.items() if name != "changes"}
-    if key.state == State.ACTIVE and any(w["code"] == "DOORS_PENDING" for w in key.warnings):
-        key.warnings = [w for w in key.warnings if w["code"] != "DOORS_PENDING"]
 
 
 def _resume(context: StepContext, work: Work, key: KeyCredential) -> None:
@@ -399,6 +408,8 @@ def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
     )  # fmt: skip
     if key.state in (State.ACTIVE, State.SUSPENDED):
         warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
+        if not any(door.room_id for door in doors):  # the rooms follow; a shared door that does not is the error told below
+            _tell_updated(context, work, key)
         context.batch.emit(key, VENDOR_ERROR, data, work.cause)
     _alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
 
@@ -431,8 +442,10 @@ def _rest_pin(
 
 
 def _give_up_on_bug(context: StepContext, work: Work, key: KeyCredential, answer: Answer) -> None:
-    """An unexpected exception is our bug: the saga stops, the doors stay in doubt, somebody is told."""
+    """An unexpected exception is our bug: the doors stay in doubt, somebody is told, and nothing is given any more."""
     work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, "INTERNAL_ERROR", answer.bug
+    if answer.call.verb in (Verb.REVOKE, Verb.SUSPEND):  # a key that should not open is tried again all the same, slowly
+        work.status, work.due_at = SagaStatus.RETRY.value, backoff(context, len(RETRY_S))
     _alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
 
 
