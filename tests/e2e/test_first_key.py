@@ -42,7 +42,8 @@ def test_an_interrupt_at_any_moment_of_the_start_leaves_no_process(tmp_path: Pat
     service = OwnService(tmp_path / "local")
     running = service.start("first_key")
     time.sleep(patience_s)
+    was_over = running.poll() is not None  # a quick machine may have opened the door by then
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=90)
-    assert running.returncode != 0
+    assert (running.returncode == 0) == was_over
     assert service.processes() == []
