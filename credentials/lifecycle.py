@@ -57,7 +57,7 @@ ACTIONS: dict[str, frozenset[State]] = {
     "suspend": frozenset({State.ACTIVE}),
     "unsuspend": frozenset({State.SUSPENDED}),
     "revoke": LIVE,
-    "replace": frozenset({State.ACTIVE, State.SUSPENDED}),
+    "replace": frozenset({State.ACTIVE}),
     "encode": frozenset({State.REQUESTED}),
     "retry": frozenset({State.ACTIVE, State.SUSPENDED, State.REVOKED, State.FAILED}),
 }

@@ -16,7 +16,8 @@ from django.db import connection
 from credentials import artifacts, locks
 from credentials.house import House, house
 from credentials.lifecycle import ACTIONS, State, may
-from credentials.models import Artifact, KeyCredential
+from credentials.models import Artifact, KeyCredential, Reservation
+from credentials.reservations import FRAUD
 from credentials.services import KeyBatch
 from devices import selectors
 from lockservice.core import clock, tenancy
@@ -58,7 +59,8 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class IssueCommand:
-    """A key asked for by hand. `ordinal` None takes the next free one (an additional key of the stay)."""
+    """A key asked for by hand, an additional one of its stay. `may_resume` says whether the asker might also resume a suspended
+    key: without it a stay whose key rests, or was taken back resting, gets no other."""
 
     property_id: str
     rooms: tuple[str, ...]
@@ -70,6 +72,7 @@ class IssueCommand:
     floors: tuple[str, ...] = ()
     intent: Intent = Intent.ADDITIONAL
     channel_hint: str = ""
+    may_resume: bool = False
 
 
 def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
@@ -89,6 +92,7 @@ def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> A
         if earlier is not None:
             return _act(earlier)
         batch, incarnation, ordinal = _stay(tenant_id, command, installation, now)
+        _require_awake(tenant_id, command, batch, incarnation)
         request = issue_key.KeyRequest(
             installation=selectors.installation(tenant_id, installation),
             rooms=command.rooms,
@@ -146,8 +150,9 @@ def revoke(
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         saga_key = own_key("revoke-by-hand", key.id, act_id)
         wants_new = reason is RevokeReason.LOST and key.holder_kind == "guest" and reissue is not False
+        wants_new = wants_new and key.state == State.ACTIVE  # what rests gets no successor that opens
         wants_new = wants_new and bool(locks.open_properties(tenant_id, [key.property_id]))
-        if wants_new and key.state in (State.ACTIVE, State.SUSPENDED):
+        if wants_new:
             made = _replace(batch, place, key, saga_key, cause, kind)
             if made is not None:
                 successor.append(made)
@@ -237,6 +242,9 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.state == State.FAILED:
             _require_open(tenant_id, key.property_id)
+            stay = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=key.reservation_id).first()
+            if stay is not None and stay.status == FRAUD:
+                raise Refused("TRANSITION_REFUSED", "the stay is under review")
             made = replace_key.reissue_failed(batch, place, key, cause)
             if made is None:
                 raise Refused("TRANSITION_REFUSED", "a successor was issued already")
@@ -411,6 +419,15 @@ def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
     if not common:
         raise Refused("VALIDATION_FAILED", "the rooms have no lock system in common", {"rooms": "unknown or on several"})
     return min(common)
+
+
+def _require_awake(tenant_id: str, command: IssueCommand, batch: KeyBatch, incarnation: int) -> None:
+    """A suspension is not got round by another key of the same stay."""
+    row = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=command.reservation_id).first()
+    flagged = row is not None and row.status == FRAUD
+    rests = any(key.suspend_reason and key.incarnation == incarnation for key in batch.keys.values())
+    if (flagged or rests) and not command.may_resume:
+        raise Refused("TRANSITION_REFUSED", "a key of this stay is suspended")
 
 
 def _stay(tenant_id: str, command: IssueCommand, installation: str, now: datetime) -> tuple[KeyBatch, int, int]:

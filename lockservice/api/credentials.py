@@ -287,6 +287,7 @@ def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
         floors=tuple(form.get("floors", ())),
         intent=Intent(form.get("intent", Intent.ADDITIONAL)),
         channel_hint=form.get("channelHint", ""),
+        may_resume=caller.may(Permission.KEY_UNSUSPEND),
     )
 
 

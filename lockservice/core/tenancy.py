@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 APP_ROLE = "lock_app"
 QUEUE_ROLE = "lock_queue"
 UNATTRIBUTED = "tnt_00000000000000000000000000"
 """The tenant of dead letters whose own tenant could not be established."""
+
+DEAD_IN_POOL = 16
+"""At most so many dead connections in a row are dropped before an error is told; no pool here is larger."""
 
 _current: ContextVar[tuple[str, str] | None] = ContextVar("database_scope", default=None)
 
@@ -66,6 +69,8 @@ def _scope(role: str, tenant_id: str) -> Iterator[None]:
     outer = _current.get()
     if outer is not None and outer != (role, tenant_id):
         raise ScopeConflict(f"block {role} inside block {outer[0]}")
+    if outer is None:
+        _wake_connection()
     with transaction.atomic():
         if outer is not None:
             yield
@@ -76,6 +81,24 @@ def _scope(role: str, tenant_id: str) -> Iterator[None]:
             yield
         finally:
             _current.reset(token)
+
+
+def _wake_connection() -> None:
+    """Gets a connection that lives. After a restart of the database the pool hands out dead ones, each of which fails at once
+    and is dropped; so asking again is quick and, before the transaction's first statement, safe."""
+    if connection.connection is not None:
+        return
+    for last in (False,) * DEAD_IN_POOL + (True,):
+        connection.ensure_connection()  # waits at most the pool's timeout, then says that the database is away
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except (OperationalError, InterfaceError):
+            connection.close()
+            if last:
+                raise
+        else:
+            return
 
 
 def _apply(role: str, tenant_id: str) -> None:

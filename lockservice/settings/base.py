@@ -96,7 +96,7 @@ def database(*, name: str, host: str, port: str, password: str) -> dict[str, Any
 
     The owner connects directly; the others share a pool of at most LOCK_DB_POOL_MAX connections in
     each process. A web request waits 0.8 s for one of them, so that it can still answer 503 within
-    a second; a worker waits 10 s.
+    a second; a worker waits 3 s, since only a new call makes the pool try again after an outage.
     """
     # application_name is cut by PostgreSQL at 63 bytes.
     options: dict[str, Any] = {"application_name": f"melmastoon-{PROCESS_NAME}"[:63], "connect_timeout": 5}
@@ -104,8 +104,10 @@ def database(*, name: str, host: str, port: str, password: str) -> dict[str, Any
         options["pool"] = {
             "min_size": 0,
             "max_size": int(os.environ.get("LOCK_DB_POOL_MAX", "4")),
-            "timeout": 0.8 if DATABASE_LOGIN == "web" else 10.0,
+            "timeout": 0.8 if DATABASE_LOGIN == "web" else 3.0,
             "max_idle": 300.0,
+            # A failed attempt ends soon, so that the next caller tries at once; the pool's own patience doubles up to minutes.
+            "reconnect_timeout": 0.3,
         }
     return {
         "ENGINE": DATABASE_ENGINE,
@@ -115,7 +117,8 @@ def database(*, name: str, host: str, port: str, password: str) -> dict[str, Any
         "USER": f"lock_{DATABASE_LOGIN}",
         "PASSWORD": password,
         "CONN_MAX_AGE": 0,  # required with a pool
-        "CONN_HEALTH_CHECKS": True,  # the pool drops what a database restart has cut
+        # The pool's own check waits a second and more between two dead connections; `core.tenancy` drops them at once.
+        "CONN_HEALTH_CHECKS": False,
         "DISABLE_SERVER_SIDE_CURSORS": True,  # they do not survive a transaction pooler
         "ATOMIC_REQUESTS": False,  # views call out, and tenancy opens its own transactions
         "OPTIONS": options,

@@ -6,7 +6,6 @@ what the keys are and what they should be is all there is to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from credentials.house import House, house
@@ -81,7 +80,7 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
     groups = _group_rooms(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
     live = _live(batch, row)
-    resting = _resting_elsewhere(live, groups, row)
+    resting = _resting(live, row)
     for key in live:
         if key.waiting_for == issue_key.ROOM and key.installation_id not in groups and len(groups) == 1:
             _rehome(key, next(iter(groups.values()))[0])
@@ -103,13 +102,9 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
             suspend_soon(batch, key, resting, saga_key, cause)
 
 
-def _resting_elsewhere(live: list[KeyCredential], groups: Mapping[str, object], row: Reservation) -> SuspendReason | None:
-    """Returns why a key rests that the guest moves away from: moving to another lock system wakes nobody's key."""
-    reasons = [
-        SuspendReason(key.suspend_reason)
-        for key in live
-        if key.state == State.SUSPENDED and not key.resuming and key.installation_id not in groups
-    ]
+def _resting(live: list[KeyCredential], row: Reservation) -> SuspendReason | None:
+    """Returns why a key of the stay rests: a room on another lock system wakes nobody's key."""
+    reasons = [SuspendReason(key.suspend_reason) for key in live if key.state == State.SUSPENDED and not key.resuming]
     lasting = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or row.status == NO_SHOW]
     return lasting[0] if lasting else None
 

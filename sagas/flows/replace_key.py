@@ -20,11 +20,12 @@ def begin(
     batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, *, reason: RevokeReason = RevokeReason.LOST,
     kind: CredentialKind | None = None,
 ) -> KeyCredential | None:  # fmt: skip
-    """Revokes a locked active or suspended key and starts its successor, of the same kind unless another is given.
+    """Revokes a locked active key and starts its successor, of the same kind unless another is given.
 
-    None when the key is not active or suspended. Inside the tenant's block. Raises issue_key.NoKindFits, NoDoors.
+    None when the key is not active: a suspended one has no successor that opens. Inside the tenant's block. Raises
+    issue_key.NoKindFits, NoDoors.
     """
-    if key.state not in (State.ACTIVE, State.SUSPENDED):
+    if key.state != State.ACTIVE:
         return None
     revoke_key.begin(batch, key, reason, saga_key, cause, trigger="replaced")
     batch.flush()  # the successor may only exist once the old key is over: one live key per intended key

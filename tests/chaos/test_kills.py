@@ -121,6 +121,28 @@ def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
     bus.close()
 
 
+def test_postgres_away_for_half_a_minute(estate: Estate, locks: MockLocks, record_property: Record) -> None:
+    """However long the outage, nobody's patience has grown so long that work waits for it afterwards."""
+    hotels = _hotels(locks, 2)
+    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
+        start()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 300, per_second=100)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    with Progress(lambda: steps_done(hotels)) as progress:
+        estate.crash_postgres()
+        time.sleep(30)
+        estate.start_postgres()
+        progress.begin_anew()
+        producer.join()
+        wait_for_the_end(estate, hotels, 300, 90)
+    _report(record_property, "PostgreSQL away for 30 s, after its return", progress)
+    nothing_lost_or_doubled(hotels, locks, 300)
+    assert progress.longest_gap_s < GOES_ON_WITHIN_S
+    bus.close()
+
+
 def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     hotels = _hotels(locks, 2)
     for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):

@@ -105,3 +105,49 @@ def test_held_internal_lanes_stop_no_lane_behind_them() -> None:
     runner._lanes = {**{f"tnt_{n}:internal": (1, 1) for n in range(5)}, "vad_1:gw1": (1, 1)}
     slots, _ = runner._slots()
     assert slots["vad_1:gw1"] == (1, 1)
+
+
+def test_a_suspension_is_not_got_round_by_another_key(hotel: Hotel, locks: MockLocks, settle: Settle) -> None:
+    from dataclasses import replace
+
+    from vendors.port.types import RevokeReason
+
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    hotel.tell("booking.fraud_flagged", hotel.booking(stay, 2, ["101"], status="fraud_flagged"))
+    settle(hotel)
+    (key,) = keys(hotel)
+    now = datetime.now(UTC)
+    window = Window(now, now + timedelta(days=1))
+    command = acts.IssueCommand(hotel.property_id, (hotel.rooms["101"],), window, "gst_x", stay)
+    with pytest.raises(acts.Refused, match="TRANSITION_REFUSED"):
+        acts.replace(hotel.tenant_id, key.id, CLERK, "r")
+    with pytest.raises(acts.Refused, match="TRANSITION_REFUSED"):
+        acts.issue(hotel.tenant_id, command, CLERK, "i")
+    act = acts.revoke(hotel.tenant_id, key.id, RevokeReason.LOST, CLERK, "l")
+    assert act.credential_id == key.id  # no successor
+    with pytest.raises(acts.Refused, match="TRANSITION_REFUSED"):
+        acts.issue(hotel.tenant_id, command, CLERK, "i2")
+    settle(hotel)
+    assert [k.state for k in keys(hotel)] == ["revoked"]
+    assert locks.keys_at(hotel.doors["101"]) == []
+    acts.issue(hotel.tenant_id, replace(command, may_resume=True), acts.Actor("usr_supervisor"), "i3")
+    settle(hotel)
+    assert [k.state for k in keys(hotel)] == ["revoked", "active"]
+
+
+def test_a_second_lock_system_gives_no_open_key_to_a_stay_that_rests(database: str, locks: MockLocks, settle: Settle) -> None:
+    from vendors.port.types import SuspendReason
+
+    hotel = make_hotel(locks)
+    make_hotel(locks, rooms={"201": new_id("lck")}, shared={}, into=hotel)
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    acts.suspend(hotel.tenant_id, keys(hotel)[0].id, SuspendReason.OVERDUE_PAYMENT, CLERK, "s")
+    settle(hotel)
+    hotel.tell("booking.dates_changed", hotel.booking(stay, 2, ["101", "201"]))
+    settle(hotel, now=True, rounds=3)
+    assert sorted(key.state for key in keys(hotel)) == ["suspended", "suspended"]
+    assert not any(locks.opens(hotel.doors["201"], pin_of(hotel, key)) for key in keys(hotel))

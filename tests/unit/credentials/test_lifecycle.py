@@ -54,7 +54,7 @@ def test_what_a_person_may_ask_for_in_each_state() -> None:
         State.REQUESTED: ("update", "revoke", "encode"),
         State.PENDING: ("update", "revoke"),
         State.ACTIVE: ("update", "suspend", "revoke", "replace", "retry"),
-        State.SUSPENDED: ("update", "unsuspend", "revoke", "replace", "retry"),
+        State.SUSPENDED: ("update", "unsuspend", "revoke", "retry"),
         State.REVOKED: ("retry",),
         State.FAILED: ("retry",),
     }
