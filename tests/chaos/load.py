@@ -93,6 +93,13 @@ def unpublished(hotels: Sequence[Hotel]) -> int:
         return rows.count()
 
 
+def told(hotels: Sequence[Hotel]) -> int:
+    """Events that are on the bus."""
+    with queues():
+        rows = OutboxEvent.objects.filter(tenant_id__in=[hotel.tenant_id for hotel in hotels], published_at__isnull=False)
+        return rows.count()
+
+
 def wait_for_the_end(estate: Estate, hotels: Sequence[Hotel], keys: int, within_s: float) -> None:
     """Waits until all is consumed, worked and told."""
     bus = estate.bus()
