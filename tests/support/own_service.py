@@ -6,6 +6,7 @@ One rule: the test suite's own database and clock are not touched; a moved clock
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,8 @@ class OwnService:
         return subprocess.Popen(
             [sys.executable, "manage.py", *arguments],
             cwd=REPOSITORY_ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            # as at a terminal: a suite that runs in the background hands on that interrupts are ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - one call, no lock
         )  # fmt: skip
 
     def processes(self, *, but: Sequence[str] = ()) -> list[str]:
