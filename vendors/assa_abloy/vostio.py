@@ -276,7 +276,7 @@ class VostioPort:
             if not handle.doors and not request.added:
                 return CallResult(tuple(gone(d, handle.window.valid_until) for d in every), calls=call.requests)
             raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
-        # What the card or phone carries may end later than what is asked for now.
+        # What the card or phone carries may end later than what this call asks for.
         until = max(handle.window.valid_until, grants[0].window.valid_until)
         if not grants[0].doors.with_doors(listed(request.added)).without(listed(request.removed)).guest:
             until = self._grants.withdraw(call, grants[0], RevokeReason.REPLACED.value) or until
