@@ -460,7 +460,15 @@ def _named(doors: Sequence[Door], refused: Refused) -> list[Door]:
 
 
 def _found(door: Door, card: Card) -> FoundKey:
-    return FoundKey(door.external_id, card.ref, card.kind, card.window, mark_in(card.label))
+    return FoundKey(
+        device_external_id=door.external_id,
+        ref=card.ref,
+        kind=card.kind,
+        window=card.window,
+        nonce=mark_in(card.label),
+        tag=card.tag,
+        label=card.label,
+    )
 
 
 def _is_reachable(row: Mapping[str, object]) -> bool:

@@ -69,12 +69,13 @@ from .keys import (
     reached,
     refused_door,
     stale_card,
+    tag_in,
     vendor_id,
 )
 from .manifest import MANIFEST
 from .settings import VostioSettings
 from .vostio_client import VostioClient
-from .vostio_grants import Grant, Grants, instant_text, read_grant
+from .vostio_grants import SUSPENDED, Grant, Grants, instant_text, read_grant
 
 STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
 DOOR_KINDS = {"GuestDoor": "guest", "CommonDoor": "common", "EntranceDoor": "entrance", "Elevator": "elevator"}
@@ -469,7 +470,16 @@ def _overlap(grant: Grant, request: IssueInput) -> bool:
 
 
 def _found(door: Door, grant: Grant) -> FoundKey:
-    return FoundKey(door.external_id, grant.ref, grant.kind, grant.window, mark_in(grant.label))
+    return FoundKey(
+        device_external_id=door.external_id,
+        ref=grant.ref,
+        kind=grant.kind,
+        window=grant.window,
+        nonce=mark_in(grant.label),
+        tag=tag_in(grant.label),
+        label=f"{grant.tag} {grant.label}".strip(),
+        is_resting=grant.status == SUSPENDED,
+    )
 
 
 def _device(row: Mapping[str, object]) -> LockDevice:

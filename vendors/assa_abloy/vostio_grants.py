@@ -21,7 +21,8 @@ from .errors import GONE, Answer, Refused
 from .keys import Listed
 from .vostio_client import VostioClient
 
-LIVE = ("issuing", "active", "suspended")
+SUSPENDED = "suspended"
+LIVE = ("issuing", "active", SUSPENDED)
 PAGE_SIZE = 100
 MAX_PAGES = 50
 _REF = "vst:"

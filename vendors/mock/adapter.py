@@ -19,7 +19,7 @@ from typing import Any
 
 from vendors.port.errors import CredentialExpired, KeyIssueFailed, LockError, Reason
 from vendors.port.manifest import AdapterContext
-from vendors.port.secrets import Secret, Token, VendorRef
+from vendors.port.secrets import Pin, Secret, Token, VendorRef
 from vendors.port.types import (
     AccessRecord,
     AdapterDescription,
@@ -297,7 +297,11 @@ def _found(row: Mapping[str, Any]) -> FoundKey:
         ref=VendorRef(row["ref"]),
         kind=CredentialKind(row["kind"]),
         window=Window(datetime.fromisoformat(row["from"]), datetime.fromisoformat(row["until"])),
-        nonce=row["mark"],
+        nonce=row["mark"] or None,
+        tag=row["tag"] or None,
+        label=row["name"],
+        pin=Pin(row["value"]) if row["kind"] == CredentialKind.PIN_CODE else None,
+        is_resting=row["suspended"],
     )
 
 

@@ -29,6 +29,7 @@ class MockCloud:
 
     def __init__(self, now: Callable[[], datetime], sleep: Callable[[float], None] = time.sleep) -> None:
         self.ledger = Ledger(now)
+        self.unreachable: set[str] = set()
         self.calls: list[dict[str, Any]] = []
         self.calls_by_door: Counter[str] = Counter()
         self._sleep = sleep
@@ -41,6 +42,7 @@ class MockCloud:
         """Forgets doors, calls and counts."""
         with self.ledger.lock:
             self.ledger.reset()
+            self.unreachable.clear()
             self.calls.clear()
             self.calls_by_door.clear()
             self._counts.clear()
@@ -217,7 +219,7 @@ class MockCloud:
         return None
 
     def _alive(self, door: str, profile: Profile) -> None:
-        if door in profile.dead_doors:
+        if door in profile.dead_doors or door in self.unreachable:
             raise DoorRefused("VENDOR_UNREACHABLE", "door_offline", retriable=True)
 
 
@@ -237,6 +239,10 @@ def _key(door: str, key: Key) -> dict[str, Any]:
         "from": key.window.valid_from.isoformat(),
         "until": key.window.valid_until.isoformat(),
         "mark": key.mark,
+        "tag": key.tag,
+        "name": key.name or f"{key.mark} {key.tag}",
+        "value": key.value,
+        "suspended": key.suspended,
     }
 
 

@@ -17,7 +17,7 @@ from vendors.port.types import Window
 
 @dataclass(slots=True)
 class Key:
-    """One key in one lock's memory. `value` is what is typed, shown or tapped."""
+    """One key in one lock's memory. `value` is what is typed, shown or tapped; a stranger's has a name and no mark or tag."""
 
     ref: str
     key: str
@@ -27,6 +27,7 @@ class Key:
     value: str
     window: Window
     suspended: bool = False
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -141,6 +142,16 @@ class Ledger:
             for key in self.find(external_id, ref, tag):
                 del door.keys[key.ref]
                 door.removed_count += 1
+
+    def plant(self, external_id: str, key: Key) -> None:
+        """Puts a key into a lock as somebody in the vendor's own app would."""
+        with self.lock:
+            self.door(external_id).keys[key.ref] = key
+
+    def drop(self, external_id: str, ref: str) -> None:
+        """Takes a key out of a lock behind everybody's back. Raises KeyError."""
+        with self.lock:
+            del self.door(external_id).keys[ref]
 
     def open(
         self, external_id: str, kind: str, value: str, *, at: datetime | None = None, dry: bool = False

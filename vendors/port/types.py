@@ -329,13 +329,21 @@ class AdapterDescription:
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """A key found at the vendor: by look-up of ours or by inventory. `nonce` is our mark on it, None on a stranger's."""
+    """A key found at the vendor: by look-up of ours or by inventory. `nonce` is our mark of the intended effect and `tag` that
+    of the credential, both None on a stranger's. `window` is None where the key has no end. `label` is what the vendor calls
+    it, and `pin` its digits where the vendor shows them. `is_resting`: it is there and told not to open. `is_stale`: the card
+    carries less than the vendor's books say; None where the vendor cannot tell."""
 
     device_external_id: str
     ref: VendorRef
     kind: CredentialKind
     window: Window | None
     nonce: str | None = None
+    tag: str | None = None
+    label: str = field(default="", repr=False)
+    pin: Pin | None = None
+    is_resting: bool = False
+    is_stale: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from vendors.port.secrets import VendorRef
 from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import Door, DoorResult, FoundKey, Outcome, Propagation, Window
 from vendors.port.types import Warning as LockWarning
+from vendors.support.marks import tag_of
 
 from .errors import CLOUD, translate
 
@@ -104,11 +105,16 @@ def card_warnings(row: Mapping[str, Any]) -> tuple[LockWarning, ...]:
 
 def found_key(row: Mapping[str, Any], place: str) -> FoundKey:
     """Reads a key found at a place."""
-    operator = str(row.get("operator", ""))
+    operator, reservation = str(row.get("operator", "")), str(row.get("reservationRef") or "")
+    is_ours = operator.startswith("gk-")
     return FoundKey(
         device_external_id=place,
         ref=VendorRef(str(row["cardRef"])),
         kind=Kind(str(row["kind"])),
         window=Window(moment(str(row["validFrom"])), moment(str(row["validUntil"]))),
-        nonce=operator if operator.startswith("gk-") else None,
+        nonce=operator if is_ours else None,
+        tag=tag_of(reservation) if is_ours else None,
+        label=" ".join(part for part in (reservation, operator) if part),
+        is_resting=bool(row.get("blocked")),
+        is_stale=row.get("status") in STALE if row["kind"] == Kind.RFID_CARD else None,
     )

@@ -249,6 +249,9 @@ class DoorKeys:
             kind=self.wire.kind,
             window=window,
             nonce=mark_in(held.name),
+            tag=tag_in(held.name),
+            label=held.name,
+            pin=held.code,
         )
 
     def ref_at(self, door: Door) -> Ref | None:
