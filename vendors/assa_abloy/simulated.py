@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, HeldKey, WantedHouse
+from vendors.port.simulated import BuiltHouse, DoorAnswer, Effect, HeldKey, SimulatorStatus, WantedDoor, WantedHouse
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
+from vendors.support.trouble_port import TroublePort
 
 NUMBERS_PER_HOUSE = 10_000
 ENCODER = "desk-1"
@@ -17,16 +18,17 @@ HELD = frozenset({"active", "suspended"})
 
 
 class AssaAbloyControl:
-    """Implements vendors.port.simulated.SimulatorControl."""
+    """Implements vendors.port.simulated.SimulatorControl and Breakable. A shared door is named `common:<id>`."""
 
     def __init__(self, address: str, control_url: str) -> None:
         self._address = address
         self._control = ControlPort(control_url)
+        self._trouble = TroublePort(self._control)
 
     def build(self, house: WantedHouse) -> BuiltHouse:
         """Puts up an environment with its locks. Those within reach of a gateway are on the network; the desk's encoder takes
         cards from a stack."""
-        doors = {door.number: str(house.base * NUMBERS_PER_HOUSE + door.number) for door in house.doors}
+        doors = {door.number: _name_of(house, door) for door in house.doors}
         account = {name: _derived(house, name) for name in ("clientSecret", "password", "webhookSecret")}
         body = {
             "code": house.code,
@@ -36,7 +38,13 @@ class AssaAbloyControl:
             "rateLimit": None if house.is_hurried else 30,
             **account,
             "doors": [
-                {"doorId": doors[door.number], "name": door.label, "online": door.gateway is not None} for door in house.doors
+                {
+                    "doorId": doors[door.number].rpartition(":")[2],
+                    "name": door.label,
+                    "online": door.gateway is not None,
+                    "type": "common" if door.is_shared else "guest",
+                }
+                for door in house.doors
             ],
             "encoders": [{"name": ENCODER, "feeds": True}],
         }
@@ -81,10 +89,57 @@ class AssaAbloyControl:
         counts = self._control.get("/calls?limit=0")["byDoor"]
         return sum(int(counts.get(door.rpartition(":")[2], 0)) for door in doors)
 
+    def break_calls(self, effect: Effect, times: int | None) -> None:
+        """See Breakable."""
+        self._trouble.add(effect, times)
+
+    def slow_down(self, latency_ms: int) -> None:
+        """See Breakable."""
+        self._trouble.slow_down(latency_ms)
+
+    def set_door_clock(self, door: str, ahead_s: float) -> None:
+        """See Breakable."""
+        self._control.post("/doors", {"device": door, "clockSkewS": ahead_s})
+
+    def set_reach(self, door: str, *, is_reachable: bool) -> str:
+        """See Breakable. A lock of this vendor has its own link to the network."""
+        self._control.post("/doors", {"device": door, "reachable": is_reachable})
+        return f"the link of door {door}"
+
+    def heal(self) -> None:
+        """See Breakable."""
+        self._trouble.heal()
+        self._control.post("/faults", {})
+        for lock in self._locks():
+            if not lock["reachable"] or lock["clockSkewS"]:
+                self._control.post("/doors", {"device": lock["device"], "reachable": True, "clockSkewS": 0})
+
+    def status(self) -> SimulatorStatus:
+        """See Breakable."""
+        dump = self.dump()
+        locks = [lock for house in dump["houses"] for lock in house["locks"]]
+        keys = [key for house in dump["houses"] for key in house["vendor"] if key["status"] in HELD]
+        off = [f"the link of door {lock['device']} is off" for lock in locks if not lock["reachable"]]
+        wrong = [f"the clock of door {k['device']} is {k['clockSkewS']:+g} s off" for k in locks if k["clockSkewS"]]
+        now = datetime.fromisoformat(dump["now"])
+        return SimulatorStatus(now, len(locks), len(keys), (*self._trouble.told(), *off, *wrong))
+
+    def dump(self) -> dict[str, Any]:
+        """See Breakable."""
+        return self._control.get("/dump")
+
+    def _locks(self) -> list[dict[str, Any]]:
+        return [lock for house in self.dump()["houses"] for lock in house["locks"]]
+
 
 def open_control(address: str, control_url: str) -> AssaAbloyControl:
     """Opens the control port; makes no call."""
     return AssaAbloyControl(address, control_url)
+
+
+def _name_of(house: WantedHouse, door: WantedDoor) -> str:
+    number = str(house.base * NUMBERS_PER_HOUSE + door.number)
+    return f"common:{number}" if door.is_shared else number
 
 
 def _held(door: str, key: dict[str, Any]) -> HeldKey:

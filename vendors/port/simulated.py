@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 from .types import CredentialKind
 
@@ -17,11 +18,13 @@ from .types import CredentialKind
 @dataclass(frozen=True, slots=True)
 class WantedDoor:
     """A lock to put up. `number` tells doors of one house apart and stays the same for ever (1 to 9999). Doors with equal
-    `gateway` numbers (1 to 999) hang on one gateway, where the vendor has gateways; None: out of reach of any."""
+    `gateway` numbers (1 to 999) hang on one gateway, where the vendor has gateways; None: out of reach of any. `is_shared`
+    is a door that many guests use, such as the street door."""
 
     number: int
     label: str
     gateway: int | None = 1
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class WantedHouse:
 @dataclass(frozen=True, slots=True)
 class BuiltHouse:
     """What the vendor calls the doors, and what an installation needs to speak to them. `doors` and `gateways` map numbers
-    to external ids; `gateways` is empty where the vendor has none."""
+    to external ids; `gateways` is empty where the vendor has none. A shared door is missing where its name at the vendor would
+    not be its own in the simulator."""
 
     doors: Mapping[int, str]
     gateways: Mapping[int, str]
@@ -105,6 +109,59 @@ class SimulatorControl(Protocol):
 
     def calls(self, doors: Iterable[str]) -> int:
         """Counts the requests that concerned these doors since the simulator started."""
+        ...
+
+
+class Effect(StrEnum):
+    """What a vendor's side does with a request. DROP: hangs up, nothing was done. LOST: does the work and hangs up. ERROR: a
+    failure of the vendor's own, nothing was done. THROTTLED: says that there were too many."""
+
+    DROP = "drop"
+    LOST = "lost"
+    ERROR = "error"
+    THROTTLED = "throttled"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorStatus:
+    """How a simulator stands: its clock, what it holds, and what is wrong with it, in words."""
+
+    now: datetime
+    doors_count: int
+    keys_count: int
+    troubles: tuple[str, ...]
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A simulator that can be broken. Every call raises SimulatorUnreachable, or SimulatorRefused naming what is wrong."""
+
+    def break_calls(self, effect: Effect, times: int | None) -> None:
+        """Lets the next so many requests of any service go wrong; None: all until it is healed."""
+        ...
+
+    def slow_down(self, latency_ms: int) -> None:
+        """Lets every request take so much longer (0 to 600,000 ms)."""
+        ...
+
+    def set_door_clock(self, door: str, ahead_s: float) -> None:
+        """Lets a door's own clock run ahead of true time by so many seconds (negative: behind)."""
+        ...
+
+    def set_reach(self, door: str, *, is_reachable: bool) -> str:
+        """Takes what lies between the vendor and a door off or on: its gateway, else its own link. Returns which, in words."""
+        ...
+
+    def heal(self) -> None:
+        """Takes all trouble back: faults, latency, clocks of doors, gateways. Keys stay."""
+        ...
+
+    def status(self) -> SimulatorStatus:
+        """Tells how it stands."""
+        ...
+
+    def dump(self) -> dict[str, Any]:
+        """Returns everything inside, in the simulator's own words; digits and card numbers too."""
         ...
 
 

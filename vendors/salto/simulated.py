@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, HeldKey, WantedHouse
+from vendors.port.simulated import BuiltHouse, DoorAnswer, Effect, HeldKey, SimulatorStatus, WantedHouse
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
+from vendors.support.trouble_port import TroublePort
 
 from .answers import LIVE
 
@@ -17,24 +18,25 @@ ENCODER = "Front desk"
 
 
 class SaltoControl:
-    """Implements vendors.port.simulated.SimulatorControl. A door is named `<house>-<number>`, so that it is unique here."""
+    """Implements vendors.port.simulated.SimulatorControl and Breakable. A door is named `<house>-<number>`, unique here."""
 
     def __init__(self, address: str, control_url: str) -> None:
         self._address = address
         self._control = ControlPort(control_url)
+        self._trouble = TroublePort(self._control)
 
     def build(self, house: WantedHouse) -> BuiltHouse:
-        """Puts up a property: a door within reach of a gateway number is on-line, one without is stand-alone."""
-        names = {door.number: f"{house.code}-{door.number}" for door in house.doors}
+        """Puts up a property: a door within reach of a gateway number is on-line, one without is stand-alone. Shared doors are
+        left out: they go by the number of an authorisation, which every property has."""
+        doors = [door for door in house.doors if not door.is_shared]
+        names = {door.number: f"{house.code}-{door.number}" for door in doors}
         api_key, webhook_secret = _derived(house, "api"), _derived(house, "webhook")
         body = {
             "property": house.code,
             "timeZone": _zone(house.utc_offset_s),
             "apiKeys": [api_key],
             "webhookSecret": webhook_secret,
-            "doors": [
-                {"name": names[door.number], "label": door.label, "online": door.gateway is not None} for door in house.doors
-            ],
+            "doors": [{"name": names[door.number], "label": door.label, "online": door.gateway is not None} for door in doors],
             "encoders": [{"name": ENCODER, "automatic": True}],
         }
         self._control.post("/seed", body)
@@ -67,6 +69,47 @@ class SaltoControl:
         wanted = set(doors)
         counts = self._control.get("/counts")["byDoor"]
         return sum(int(count) for name, count in counts.items() if name.rpartition("\x1f")[2] in wanted)
+
+    def break_calls(self, effect: Effect, times: int | None) -> None:
+        """See Breakable. Cloud and connector; the PMS port has faults of its own (`POST /faults`)."""
+        self._trouble.add(effect, times)
+
+    def slow_down(self, latency_ms: int) -> None:
+        """See Breakable."""
+        self._trouble.slow_down(latency_ms)
+
+    def set_door_clock(self, door: str, ahead_s: float) -> None:
+        """See Breakable."""
+        self._control.post("/door", {"device": door, "clockSkewS": ahead_s})
+
+    def set_reach(self, door: str, *, is_reachable: bool) -> str:
+        """See Breakable. A door has its own line to the server; without it, it is a stand-alone door."""
+        self._control.post("/door", {"device": door, "dead": not is_reachable})
+        return f"the line of door {door}"
+
+    def heal(self) -> None:
+        """See Breakable."""
+        self._trouble.heal()
+        self._control.post("/faults", {})
+        for prop in self.dump()["properties"]:
+            for row in prop["doors"]:
+                if row["dead"] or row["clockSkewS"]:
+                    body = {"property": prop["property"], "device": row["device"], "dead": False, "clockSkewS": 0}
+                    self._control.post("/door", body)
+
+    def status(self) -> SimulatorStatus:
+        """See Breakable."""
+        dump = self.dump()
+        doors = [door for prop in dump["properties"] for door in prop["doors"]]
+        keys = [key for prop in dump["properties"] for key in prop["keys"] if key["status"] in LIVE]
+        off = [f"the line of door {door['device']} is off" for door in doors if door["dead"]]
+        wrong = [f"the clock of door {d['device']} is {d['clockSkewS']:+g} s off" for d in doors if d["clockSkewS"]]
+        now = datetime.fromisoformat(dump["now"])
+        return SimulatorStatus(now, len(doors), len(keys), (*self._trouble.told(), *off, *wrong))
+
+    def dump(self) -> dict[str, Any]:
+        """See Breakable."""
+        return self._control.get("/dump")
 
 
 def open_control(address: str, control_url: str) -> SaltoControl:

@@ -35,6 +35,10 @@ class ControlPort:
         """Tells. Raises SimulatorUnreachable, SimulatorRefused."""
         return self._send("POST", path, json.dumps(body).encode())
 
+    def delete(self, path: str) -> dict[str, Any]:
+        """Takes back. Raises SimulatorUnreachable, SimulatorRefused."""
+        return self._send("DELETE", path, None)
+
     def _send(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"} if body else {}
         try:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, HeldKey, WantedHouse
+from vendors.port.simulated import (
+    BuiltHouse,
+    DoorAnswer,
+    Effect,
+    HeldKey,
+    SimulatorRefused,
+    SimulatorStatus,
+    WantedHouse,
+)
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
+from vendors.support.trouble_port import tell
 
 from .simulator.model import KEY_DELETED
 
 NUMBERS_PER_HOUSE = 10_000
 GATEWAYS_FROM = 9_000
+TOO_MANY = 30006
+"""The vendor's number for too many requests in a minute."""
+FAULTS: Mapping[Effect, Mapping[str, object]] = {
+    Effect.DROP: {"effect": "drop_before"},
+    Effect.LOST: {"effect": "apply_then_drop"},
+    Effect.ERROR: {"effect": "http500"},
+    Effect.THROTTLED: {"errcode": TOO_MANY},
+}
 RESTING = frozenset({"ended", "dead", "frozen"})
 SECRET_CHARS = 32
 """An application's secret at the vendor is 32 hex digits."""
 
 
 class TtlockControl:
-    """Implements vendors.port.simulated.SimulatorControl."""
+    """Implements vendors.port.simulated.SimulatorControl and Breakable."""
 
     def __init__(self, address: str, control_url: str) -> None:
         self._address = address
@@ -93,6 +110,66 @@ class TtlockControl:
         """See SimulatorControl."""
         by_lock = self._control.get("/calls?limit=0")["counts"]["requests"]["byLock"]
         return sum(sum(by_lock.get(door, {}).values()) for door in doors)
+
+    def break_calls(self, effect: Effect, times: int | None) -> None:
+        """See Breakable."""
+        self._control.post("/faults", {"path": "*", "times": times, **FAULTS[effect]})
+
+    def slow_down(self, latency_ms: int) -> None:
+        """See Breakable."""
+        self._control.post("/latency", {"cloudMs": latency_ms})
+
+    def set_door_clock(self, door: str, ahead_s: float) -> None:
+        """See Breakable."""
+        self._control.post("/clock", {"lockId": int(door), "offsetMs": round(ahead_s * 1000), "driftPpm": 0})
+
+    def set_reach(self, door: str, *, is_reachable: bool) -> str:
+        """See Breakable. Every door on the same gateway is out of reach with it."""
+        lock = next((lock for lock in self.dump()["locks"] if str(lock["lockId"]) == door), None)
+        if lock is None or not lock["gatewayIds"]:
+            raise SimulatorRefused(f"door {door} hangs on no gateway")
+        for gateway_id in lock["gatewayIds"]:
+            self._control.post("/gateway", {"gatewayId": gateway_id, "online": is_reachable})
+        return f"gateway {', '.join(str(gateway_id) for gateway_id in lock['gatewayIds'])}"
+
+    def heal(self) -> None:
+        """See Breakable. The time that radio takes is left as it was set up."""
+        self._control.delete("/faults")
+        self._control.post("/latency", {"cloudMs": None})
+        dump = self.dump()
+        for gateway in dump["gateways"]:
+            if not gateway["online"]:
+                self._control.post("/gateway", {"gatewayId": gateway["gatewayId"], "online": True})
+        for lock in dump["locks"]:
+            if lock["door"]["clockOffsetMs"]:
+                self.set_door_clock(str(lock["lockId"]), 0)
+
+    def status(self) -> SimulatorStatus:
+        """See Breakable."""
+        dump, cloud_ms = self.dump(), self._control.get("/latency")["cloudMs"]
+        slow = [f"every request takes {cloud_ms:g} ms longer"] if cloud_ms else []
+        off = [f"gateway {row['gatewayId']} is off" for row in dump["gateways"] if not row["online"]]
+        wrong = [
+            f"the clock of door {lock['lockId']} is {lock['door']['clockOffsetMs'] / 1000:+g} s off"
+            for lock in dump["locks"]
+            if lock["door"]["clockOffsetMs"]
+        ]
+        keys_count = sum(len(_keys_of(lock)) for lock in dump["locks"])
+        now = datetime.fromtimestamp(dump["now"] / 1000, UTC)
+        return SimulatorStatus(now, len(dump["locks"]), keys_count, (*self._rules(), *slow, *off, *wrong))
+
+    def dump(self) -> dict[str, Any]:
+        """See Breakable."""
+        return self._control.get("/dump")
+
+    def _rules(self) -> list[str]:
+        told = []
+        for rule in self._control.get("/faults")["rules"]:
+            left = None if rule["times"] is None else rule["times"] - rule["hits"]
+            effect = next((known for known, fault in FAULTS.items() if fault.get("effect", "errcode") == rule["effect"]), None)
+            if left != 0:
+                told.append(tell(effect, left) if effect else f"{rule['effect']} at {rule['path']}")
+        return told
 
 
 def open_control(address: str, control_url: str) -> TtlockControl:

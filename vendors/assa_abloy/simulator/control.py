@@ -13,6 +13,7 @@
 | POST /maintenance | `{"house", "from", "until"}` | announces a window |
 | GET /calls?limit=… | | requests, newest last, and how many concerned each door |
 | POST /sessions | `{}` | forgets sessions and tokens, as a restart of the vendor does |
+| POST /trouble | see vendors/support/simulator_trouble.py | the vendor's whole side goes wrong or is slow |
 | POST /reset | | forgets everything |
 
 A seed is `{"code", "clientId", "clientSecret", "username", "password", "webhookSecret"?, "accessKey"?, "timeZone"?,
@@ -30,8 +31,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
+from vendors.support.simulator_http import Reply, Request
+
 from .doors import Verdict, present, write_down
-from .http_server import Reply, Request
 from .model import Encoder, House, Image, Lock, Phone, read_zone
 from .world import World, sync
 
@@ -222,7 +224,16 @@ def _dumped(house: House, now: datetime) -> dict[str, Any]:
             for key in house.keys.values()
         ],
         "locks": [
-            {"device": k.door_id, "name": k.name, "kind": k.kind, "online": k.is_online, "stay": k.stay, "log": len(k.log)}
+            {
+                "device": k.door_id,
+                "name": k.name,
+                "kind": k.kind,
+                "online": k.is_online,
+                "reachable": k.is_reachable,
+                "clockSkewS": k.clock_skew_s,
+                "stay": k.stay,
+                "log": len(k.log),
+            }
             for k in house.locks.values()
         ],
         "cards": {serial: _shown(image) for serial, image in house.cards.items()},

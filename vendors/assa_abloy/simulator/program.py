@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vendors.support.simulator_http import Reply, Request, serve
+from vendors.support.simulator_trouble import Trouble
+from vendors.support.trouble_port import PATH
+
 from . import statefile
 from .control import Control
-from .http_server import Reply, Request, serve
 from .visionline_side import VisionlineSide
 from .vostio_side import VostioSide
 from .world import World
@@ -83,14 +86,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (OSError, ValueError) as error:
             sys.stderr.write(f"assa-abloy simulator: {error}\n")
             return 2
-    control = Control(world)
+    control, trouble = Control(world), Trouble()
 
     def controlled(request: Request) -> Reply:
+        if request.path == PATH:
+            return trouble.serve(request)
         with world.lock:
             world.changes += 1
             return control.handle(request)
 
-    servers = (serve(Vendor(world).handle, options.port), serve(controlled, options.control_port))
+    servers = (serve(trouble.around(Vendor(world).handle), options.port), serve(controlled, options.control_port))
     ready = {name: f"http://127.0.0.1:{s.server_address[1]}" for name, s in zip(("url", "control"), servers, strict=True)}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()

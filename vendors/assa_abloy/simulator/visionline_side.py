@@ -16,7 +16,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from .http_server import Reply, Request
+from vendors.support.simulator_http import Reply, Request
+
 from .model import House, Key
 from .stays import No, card_on, check_doors, claim_card, encoder_of, joining, overriding, sharing, write_card
 from .world import World, endpoint_for, last_code, new_id, sync

@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl
 
-from .http_server import Reply, Request
+from vendors.support.simulator_http import Reply, Request
+
 from .model import House, Job, Key, Lock, Phone
 from .stays import No, card_on, check_doors, encoder_of, joining, overriding, sharing, write_card
 from .world import World, endpoint_for, last_code, new_id, sync

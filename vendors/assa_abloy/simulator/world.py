@@ -1,4 +1,4 @@
-"""The world's state behind one lock, its movable clock, and who called.
+"""The world's state behind one lock, and who called.
 
 One rule: whoever reads or changes the state holds `lock`.
 """
@@ -9,38 +9,14 @@ import secrets
 import threading
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
+
+from vendors.support.simulator_clock import MovableClock
 
 from .model import House, Lock, Phone
 
 MAX_CALLS_KEPT = 50_000
-
-
-class MovableClock:
-    """A clock that runs, and can be moved or stopped."""
-
-    def __init__(self) -> None:
-        self._shift = timedelta()
-        self._stopped_at: datetime | None = None
-
-    def now(self) -> datetime:
-        """Returns the present instant of this world."""
-        return self._stopped_at or datetime.now(UTC) + self._shift
-
-    def move(self, instant: str | None, *, running: bool = True) -> None:
-        """Sets it to an instant with a zone, or back to the machine's time. Raises ValueError without a zone."""
-        self._stopped_at = None
-        if instant is None:
-            self._shift = timedelta()
-            return
-        wanted = datetime.fromisoformat(instant)
-        if wanted.tzinfo is None:
-            raise ValueError("an instant needs a time zone")
-        if running:
-            self._shift = wanted - datetime.now(UTC)
-        else:
-            self._stopped_at = wanted.astimezone(UTC)
 
 
 class World:

@@ -13,6 +13,7 @@
 | POST /phone | `{"property", "phone", "connected"}` | a phone without network |
 | POST /connector | `{"property", "up"}` | the connector stops or comes back |
 | GET /calls, GET /counts | | requests so far; by door |
+| POST /trouble | see vendors/support/simulator_trouble.py | all of cloud and connector goes wrong or is slow |
 | POST /reset | | forgets everything |
 
 `value` at /try: a card's number or its key's reference; a mobile key or a telephone number; digits.
@@ -33,6 +34,8 @@ from .pusher import Pusher
 from .space import door_for, finish_waiting
 from .tls import Authority
 from .world import World
+
+LOOKING = frozenset({"/dump", "/calls", "/counts", "/healthz"})
 
 
 class Control:
@@ -65,6 +68,7 @@ class Control:
             "/healthz": lambda: {"ok": True},
         }
         with self._world.lock:
+            self._world.changes += path not in LOOKING
             return calls[path]()
 
     def close(self) -> None:
@@ -196,6 +200,8 @@ def _door_row(door: Door) -> dict[str, Any]:
         "device": door.name,
         "authorization": door.authorisation,
         "online": door.is_online,
+        "dead": door.is_dead,
+        "clockSkewS": door.skew_s,
         "seenGeneration": door.seen_generation,
         "denylist": sorted(door.denylist),
         "log": door.ring[-50:],

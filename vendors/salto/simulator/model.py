@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from queue import SimpleQueue
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from vendors.support.simulator_clock import MovableClock
 
 DENYLIST_CAPACITY = 65_535
 AUDIT_RING = 1000
@@ -142,37 +144,12 @@ class Operation:
     error: str = ""
 
 
-class WorldClock:
-    """The simulator's clock: the machine's, or moved, running or standing."""
-
-    def __init__(self) -> None:
-        self._shift = timedelta()
-        self._stopped_at: datetime | None = None
-
-    def now(self) -> datetime:
-        """Returns the present instant in UTC."""
-        return self._stopped_at or datetime.now(UTC) + self._shift
-
-    def move(self, instant: str | None, *, running: bool) -> None:
-        """Sets it. Raises ValueError for an instant without a zone."""
-        self._stopped_at = None
-        if instant is None:
-            self._shift = timedelta()
-            return
-        wanted = datetime.fromisoformat(instant)
-        if wanted.tzinfo is None:
-            raise ValueError("an instant needs a time zone")
-        wanted = wanted.astimezone(UTC)
-        self._shift = wanted - datetime.now(UTC)
-        self._stopped_at = None if running else wanted
-
-
 @dataclass
 class Property:
     """One hotel's server with everything that hangs on it."""
 
     id: str
-    clock: WorldClock
+    clock: MovableClock
     zone: ZoneInfo
     api_keys: list[str]
     webhook_secret: str = ""

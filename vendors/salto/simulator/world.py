@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from .model import Door, Encoder, Property, Room, RoomState, WorldClock
+from vendors.support.simulator_clock import MovableClock
+
+from .model import Door, Encoder, Property, Room, RoomState
 
 CALLS_KEPT = 10_000
 
@@ -22,12 +24,13 @@ class World:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.clock = WorldClock()
+        self.clock = MovableClock()
         self.properties: dict[str, Property] = {}
         self.calls: list[dict[str, Any]] = []
         self.calls_by_door: Counter[str] = Counter()
         self.faults: list[dict[str, Any]] = []
         self.audit_cursors: dict[tuple[str, str], int] = {}
+        self.changes = 0
 
     def reset(self) -> None:
         """Forgets everything but the ports."""
@@ -60,6 +63,7 @@ class World:
 
     def note_call(self, prop: Property, what: str, places: list[str]) -> None:
         """Writes a request into the log and counts it for its doors."""
+        self.changes += 1
         self.calls.append({"property": prop.id, "call": what, "places": places, "at": self.clock.now().isoformat()})
         del self.calls[:-CALLS_KEPT]
         self.calls_by_door.update(f"{prop.id}\x1f{place}" for place in places)

@@ -1,12 +1,13 @@
-"""A small HTTP server for both sides; it can also hang up without an answer.
+"""A small HTTP server for both sides of a simulator; it can also hang up without an answer.
 
-One rule: it knows nothing of locks.
+One rule: loopback only, and it knows nothing of locks. No adapter uses it.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -15,16 +16,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MAX_REQUEST_BYTES = 1024 * 1024
+HANDSHAKE_S = 5.0
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; header names are in lower case, `target` is path and query as sent."""
+    """One request; header names are in lower case, `target` is path and query as sent. `certificate` is the client's, as
+    `ssl` tells it, where the port asks for one."""
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes
+    certificate: object = None
 
     @property
     def path(self) -> str:
@@ -49,14 +54,17 @@ class Reply:
     is_dropped: bool = False
 
 
-def serve(handle: Callable[[Request], Reply], port: int) -> ThreadingHTTPServer:
-    """Listens on loopback (0: any free port) and serves in threads."""
+def serve(
+    handle: Callable[[Request], Reply], port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None
+) -> ThreadingHTTPServer:
+    """Listens (port 0: any free one) and serves in threads, behind TLS where a context is given."""
 
     class Handler(_Handler):
         def answer_to(self, request: Request) -> Reply:
             return handle(request)
 
-    server = _Server(("127.0.0.1", port), Handler)
+    server = _Server((host, port), Handler)
+    server.tls = tls
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
 
@@ -88,7 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(Reply(413, {"error": "too large"}))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.answer_to(Request(self.command, self.path, headers, self.rfile.read(length)))
+        certificate = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        reply = self.answer_to(Request(self.command, self.path, headers, self.rfile.read(length), certificate))
         if reply.is_dropped:
             self.close_connection = True
         else:
@@ -114,13 +123,25 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
+    tls: ssl.SSLContext | None = None
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, peer = super().get_request()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection, peer
 
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Shakes hands in the connection's own thread, so that a slow caller holds up nobody."""
+        if self.tls is not None:
+            request.settimeout(HANDSHAKE_S)
+            try:
+                request = self.tls.wrap_socket(request, server_side=True)
+            except OSError:
+                request.close()
+                return
+        super().process_request_thread(request, client_address)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that hangs up is no news; anything else is printed as usual."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
