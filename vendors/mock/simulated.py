@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, HeldKey, WantedHouse
+from vendors.port.simulated import BuiltHouse, DoorAnswer, Effect, HeldKey, SimulatorStatus, WantedHouse
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
+from vendors.support.trouble_port import TroublePort
 
 
 class MockControl:
-    """Implements vendors.port.simulated.SimulatorControl."""
+    """Implements vendors.port.simulated.SimulatorControl and Breakable."""
 
     def __init__(self, address: str, control_url: str) -> None:
         self._address = address
         self._control = ControlPort(control_url)
+        self._trouble = TroublePort(self._control)
 
     def build(self, house: WantedHouse) -> BuiltHouse:
         """Puts up the doors; the mock has no gateways and no accounts."""
@@ -55,6 +58,45 @@ class MockControl:
         """See SimulatorControl."""
         counts = self._control.get("/counts")["byDoor"]
         return sum(int(counts.get(door, 0)) for door in doors)
+
+    def break_calls(self, effect: Effect, times: int | None) -> None:
+        """See Breakable."""
+        self._trouble.add(effect, times)
+
+    def slow_down(self, latency_ms: int) -> None:
+        """See Breakable."""
+        self._trouble.slow_down(latency_ms)
+
+    def set_door_clock(self, door: str, ahead_s: float) -> None:
+        """See Breakable."""
+        self._control.post("/door", {"device": door, "clockSkewS": ahead_s})
+
+    def set_reach(self, door: str, *, is_reachable: bool) -> str:
+        """See Breakable. The mock has no gateways: the door itself is cut off."""
+        self._control.post("/door", {"device": door, "reachable": is_reachable})
+        return f"the link of door {door}"
+
+    def heal(self) -> None:
+        """See Breakable."""
+        self._trouble.heal()
+        self._control.post("/faults", {})
+        for door in self.dump()["doors"]:
+            if not door["reachable"] or door["clockSkewS"]:
+                self._control.post("/door", {"device": door["device"], "reachable": True, "clockSkewS": 0})
+
+    def status(self) -> SimulatorStatus:
+        """See Breakable."""
+        dump = self.dump()
+        doors = dump["doors"]
+        off = [f"the link of door {door['device']} is off" for door in doors if not door["reachable"]]
+        wrong = [f"the clock of door {d['device']} is {d['clockSkewS']:+g} s off" for d in doors if d["clockSkewS"]]
+        keys_count = sum(len(door["keys"]) for door in doors)
+        now = datetime.fromisoformat(dump["now"])
+        return SimulatorStatus(now, len(doors), keys_count, (*self._trouble.told(), *off, *wrong))
+
+    def dump(self) -> dict[str, Any]:
+        """See Breakable."""
+        return self._control.get("/dump")
 
 
 def open_control(address: str, control_url: str) -> MockControl:

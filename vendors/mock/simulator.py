@@ -11,7 +11,11 @@ survive a restart; it is written every second when something changed, and at the
 | GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
 | POST /clock | `{"now": iso or null, "running"?: true}` | moves the vendor's and doors' clock; it runs on, or stands still |
 | POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
+| POST /door | `{"device", "reachable"?, "clockSkewS"?}` | cuts a lock off, sets its clock wrong |
+| POST /trouble | see vendors/support/simulator_trouble.py | all of the vendor goes wrong or is slow |
 | POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
+| POST /plant | `{"device", "kind", "value", "from", "until", "name"?, "mark"?, "tag"?}` | a key nobody asked us for; `{"ref"}` |
+| POST /drop, /alter | `{"device", "ref", "from"?, "until"?, "suspended"?}` | takes or changes a key behind everybody's back |
 | GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
 | GET /counts | | `{"byDoor": {door: n}}`: requests since the start |
 | POST /reset | | forgets everything |
@@ -24,48 +28,30 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import datetime
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from vendors.port.types import Window
+from vendors.support.simulator_clock import MovableClock
+from vendors.support.simulator_http import Reply, Request
+from vendors.support.simulator_http import serve as http_serve
+from vendors.support.simulator_trouble import Trouble
+from vendors.support.trouble_port import PATH
 
 from . import statefile
 from .client import PROFILE_HEADER
 from .cloud import Dropped, MockCloud
+from .doors import Key, new_ref
 from .profile import Profile, parse_profile
 
-MAX_REQUEST_BYTES = 1024 * 1024
 SAVE_EVERY_S = 1.0
 LOOKING = frozenset({"/dump", "/calls", "/counts", "/healthz"})
 BAD_STATE_FILE = 2
-
-
-class MovableClock:
-    """A clock that runs, and can be moved or stopped."""
-
-    def __init__(self) -> None:
-        self._shift = timedelta()
-        self._stopped_at: datetime | None = None
-
-    def now(self) -> datetime:
-        """Returns the present instant of the mock's world."""
-        return self._stopped_at or datetime.now(UTC) + self._shift
-
-    def move(self, instant: str | None, *, running: bool = True) -> None:
-        """Sets it to an instant with a zone, or back to the machine's time. Raises ValueError without a zone."""
-        self._stopped_at = None
-        if instant is None:
-            self._shift = timedelta()
-            return
-        wanted = datetime.fromisoformat(instant)
-        if wanted.tzinfo is None:
-            raise ValueError("an instant needs a time zone")
-        self._shift = wanted - datetime.now(UTC)
-        self._stopped_at = None if running else wanted
 
 
 class Simulator:
@@ -98,8 +84,12 @@ class Simulator:
             "/clock": self._clock,
             "/faults": self._faults,
             "/try": self._try,
+            "/door": self._door,
             "/calls": lambda _: {"calls": list(self.cloud.calls)},
             "/counts": lambda _: {"byDoor": dict(self.cloud.calls_by_door)},
+            "/plant": self._plant,
+            "/drop": self._drop,
+            "/alter": self._alter,
             "/reset": self._reset,
             "/healthz": lambda _: {"ok": True},
         }
@@ -110,7 +100,8 @@ class Simulator:
 
     def _dump(self, _: dict[str, Any]) -> dict[str, Any]:
         with self.cloud.ledger.lock:
-            doors = [_dump_door(door) for door in self.cloud.ledger.all_doors()]
+            off = self.cloud.unreachable
+            doors = [_dump_door(door) | {"reachable": door.external_id not in off} for door in self.cloud.ledger.all_doors()]
         return {"now": self.clock.now().isoformat(), "doors": doors}
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +120,33 @@ class Simulator:
         )
         return {"open": opened, "why": why}
 
+    def _door(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self.cloud.ledger.lock:
+            door = self.cloud.ledger.door(body["device"])
+            door.clock_skew_s = float(body.get("clockSkewS", door.clock_skew_s))
+            reached = bool(body.get("reachable", door.external_id not in self.cloud.unreachable))
+            (self.cloud.unreachable.discard if reached else self.cloud.unreachable.add)(door.external_id)
+        return {"device": door.external_id, "reachable": reached}
+
+    def _plant(self, body: dict[str, Any]) -> dict[str, Any]:
+        window = _window_in(body)
+        mark, tag = body.get("mark", ""), body.get("tag", "")
+        ref = new_ref()
+        key = Key(ref, f"planted:{ref}", mark, tag, body["kind"], body["value"], window, name=body.get("name", ""))
+        self.cloud.ledger.plant(body["device"], key)
+        return {"ref": ref}
+
+    def _drop(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.ledger.drop(body["device"], body["ref"])
+        return {"ref": body["ref"]}
+
+    def _alter(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self.cloud.ledger.lock:
+            key = self.cloud.ledger.door(body["device"]).keys[body["ref"]]
+            key.window = _window_in(body) if "from" in body else key.window
+            key.suspended = bool(body.get("suspended", key.suspended))
+        return {"ref": body["ref"]}
+
     def _reset(self, _: dict[str, Any]) -> dict[str, Any]:
         self.cloud.reset()
         self._forced = None
@@ -136,10 +154,15 @@ class Simulator:
         return {"ok": True}
 
 
+def _window_in(body: dict[str, Any]) -> Window:
+    return Window(datetime.fromisoformat(body["from"]), datetime.fromisoformat(body["until"]))
+
+
 def _dump_door(door: Any) -> dict[str, Any]:
     return {
         "device": door.external_id,
         "label": door.label,
+        "clockSkewS": door.clock_skew_s,
         "created": door.created_count,
         "removed": door.removed_count,
         "keys": [
@@ -157,78 +180,29 @@ def _dump_door(door: Any) -> dict[str, Any]:
     }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 120
-    wbufsize = -1  # one segment an answer; unbuffered writes cost 40 ms each with delayed acknowledgement
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if length > MAX_REQUEST_BYTES:
-            self.close_connection = True
-            self._answer(413, {"problem": "too large"})
-            return
-        raw = self.rfile.read(length)
-        try:
-            body = json.loads(raw) if raw else {}
-            self._answer(200, self._route(body))
-        except Dropped:
-            self.close_connection = True
-        except (KeyError, ValueError, TypeError) as error:
-            self._answer(400, {"problem": f"{type(error).__name__}: {error}"})
-
-    def _route(self, body: dict[str, Any]) -> dict[str, Any]:
-        raise LookupError(self.path)
-
-    def _answer(self, status: int, document: dict[str, Any]) -> None:
-        content = json.dumps(document, ensure_ascii=False).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the server's name for it
-        """Says nothing: bodies and paths are for the dump, not for a terminal."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        connection, peer = super().get_request()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection, peer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that hangs up is no news; anything else is printed as usual."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
-
-
-def serve(simulator: Simulator, host: str, port: int, control_port: int) -> tuple[_Server, _Server]:
+def serve(
+    simulator: Simulator, trouble: Trouble, host: str, port: int, control_port: int
+) -> tuple[ThreadingHTTPServer, ThreadingHTTPServer]:
     """Opens both ports (0 = any free one) and serves them in threads. Returns the vendor's and the control server."""
 
-    class VendorSide(_Handler):
-        def _route(self, body: dict[str, Any]) -> dict[str, Any]:
-            return simulator.vendor(self.path, body, self.headers.get(PROFILE_HEADER, ""))
+    def vendor(request: Request) -> Reply:
+        return _answer(lambda: simulator.vendor(request.path, request.json(), request.headers.get(PROFILE_HEADER.lower(), "")))
 
-    class ControlSide(_Handler):
-        def _route(self, body: dict[str, Any]) -> dict[str, Any]:
-            return simulator.control(self.path, body)
+    def control(request: Request) -> Reply:
+        if request.path == PATH:
+            return trouble.serve(request)
+        return _answer(lambda: simulator.control(request.path, request.json()))
 
-    servers = (_Server((host, port), VendorSide), _Server((host, control_port), ControlSide))
-    for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    return servers
+    return http_serve(trouble.around(vendor), port, host), http_serve(control, control_port, host)
+
+
+def _answer(work: Callable[[], dict[str, Any]]) -> Reply:
+    try:
+        return Reply(200, work())
+    except Dropped:
+        return Reply(0, is_dropped=True)
+    except (KeyError, ValueError, TypeError) as error:
+        return Reply(400, {"problem": f"{type(error).__name__}: {error}"})
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -249,7 +223,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{options.state_file}: {error}\n")
         return BAD_STATE_FILE
-    vendor, control = serve(simulator, options.host, options.port, options.control_port)
+    vendor, control = serve(simulator, Trouble(), options.host, options.port, options.control_port)
     address = f"{options.host}:{vendor.server_address[1]}"
     ready = {
         "url": f"http://{address}",
