@@ -31,6 +31,7 @@ from vendors.port.types import (
     CredentialHandle,
     CredentialKind,
     DeviceHealth,
+    DeviceRecord,
     Door,
     DoorResult,
     FoundKey,
@@ -56,11 +57,9 @@ from .calls import Call
 from .errors import Refused, Unclear
 from .keys import (
     CARD_KINDS,
-    capabilities_of,
     card_artifact,
     check_card,
     choose_kind,
-    external_id,
     gone,
     label_of,
     listed,
@@ -75,10 +74,10 @@ from .keys import (
 from .manifest import MANIFEST
 from .settings import VostioSettings
 from .vostio_client import VostioClient
+from .vostio_doors import battery_in, device_in
 from .vostio_grants import SUSPENDED, Grant, Grants, instant_text, read_grant
 
 STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
-DOOR_KINDS = {"GuestDoor": "guest", "CommonDoor": "common", "EntranceDoor": "entrance", "Elevator": "elevator"}
 POLL_PAUSE_S = 0.5
 EVENT_PAGES_MAX = 50
 _READ = CallMeta("read", priority=3)
@@ -139,20 +138,25 @@ class VostioPort:
         def look(call: Call) -> tuple[LockDevice, ...]:
             self._note_maintenance(call)
             rows = self._client.ask(call, "GET", "/doors").body.get("items") or []
-            return tuple(_device(row) for row in rows)
+            return tuple(device_in(row) for row in rows)
 
         return self._asked(Call(_READ), look)
 
     def health_check(self, door: Door) -> DeviceHealth:
-        """Reads one door from the environment's list. It tells whether a networked lock answers; battery and clock come with
-        events only."""
+        """Reads one door from the environment's list. It tells whether a networked lock answers, its battery
+        where the vendor knows it, and no clock."""
 
         def look(call: Call) -> DeviceHealth:
             rows = self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body.get("items") or []
             if not rows:
                 raise DeviceNotPaired(MANIFEST.code, "the door is not known", device_id=door.device_id)
             now = self._context.clock.now()
-            return DeviceHealth(door.device_id, online=bool(rows[0].get("reachable", True)), checked_at=now)
+            return DeviceHealth(
+                door.device_id,
+                online=bool(rows[0].get("reachable", True)),
+                battery_percent=battery_in(rows[0]),
+                checked_at=now,
+            )
 
         return self._asked(Call(_READ), look)
 
@@ -202,6 +206,10 @@ class VostioPort:
     def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
         """Reads the openings in a push; other events hold none. Raises ValueError for a body that is no push."""
         return vostio_push.read_push(body)
+
+    def parse_devices(self, body: bytes) -> tuple[DeviceRecord, ...]:
+        """Reads a door's weak battery in a push. Raises ValueError for a body that is no push."""
+        return vostio_push.read_conditions(body)
 
     # --- one verb, inside
 
@@ -479,16 +487,4 @@ def _found(door: Door, grant: Grant) -> FoundKey:
         tag=tag_in(grant.label),
         label=f"{grant.tag} {grant.label}".strip(),
         is_resting=grant.status == SUSPENDED,
-    )
-
-
-def _device(row: Mapping[str, object]) -> LockDevice:
-    is_online = bool(row.get("online"))
-    kind = DOOR_KINDS.get(str(row.get("type")), "guest")
-    return LockDevice(
-        external_id=external_id(kind, str(row.get("pmsId") or row.get("doorNumber") or "")),
-        label=str(row.get("doorName") or ""),
-        online=bool(row.get("reachable", True)) if is_online else True,
-        capabilities=capabilities_of(is_online=is_online),
-        has_remote=is_online,
     )

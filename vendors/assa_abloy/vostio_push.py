@@ -15,13 +15,14 @@ from datetime import datetime
 from typing import Any
 
 from vendors.port.secrets import Token
-from vendors.port.types import AccessRecord, CredentialKind
+from vendors.port.types import AccessRecord, CredentialKind, DeviceRecord, Reach
 
 from .keys import external_id, mark_in
 
 TIMESTAMP_HEADER = "x-vostio-timestamp"
 SIGNATURE_HEADER = "x-vostio-signature"
 TOLERANCE_S = 300
+BATTERY = "door.low_battery"
 _OPENINGS = {"access.granted": "granted", "access.denied": "denied"}
 
 
@@ -47,10 +48,33 @@ def is_genuine(headers: Mapping[str, str], body: bytes, secrets: Iterable[Token]
 
 def read_push(body: bytes) -> tuple[AccessRecord, ...]:
     """Reads the opening in a push; empty for another event. Raises ValueError for a body that is no push."""
+    return records_in([_document(body)])
+
+
+def read_conditions(body: bytes) -> tuple[DeviceRecord, ...]:
+    """Reads a weak battery in a push; empty for another event, or one that does not say how weak. Raises ValueError.
+
+    Assumed: `data` has `doorId`, `doorKind` and `batteryPercent`, 0 to 100.
+    """
+    document = _document(body)
+    if document["type"] != BATTERY:
+        return ()
+    try:
+        data = document["data"]
+        percent = data.get("batteryPercent")
+        if not isinstance(percent, int) or not 0 <= percent <= 100:
+            return ()
+        door = external_id(str(data.get("doorKind") or "guest"), str(data["doorId"]))
+        return (DeviceRecord(Reach.LOCK, door, str(document["eventId"]), battery_percent=percent),)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("an event lacks a part") from error
+
+
+def _document(body: bytes) -> dict[str, Any]:
     document = json.loads(body)
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
         raise ValueError("the push names no type")  # noqa: TRY004 - what came is at fault, not a type of ours
-    return records_in([document])
+    return document
 
 
 def records_in(events: Iterable[Mapping[str, Any]]) -> tuple[AccessRecord, ...]:

@@ -30,6 +30,7 @@ from vendors.port.types import (
     CredentialHandle,
     CredentialKind,
     DeviceHealth,
+    DeviceRecord,
     Door,
     DoorResult,
     FoundKey,
@@ -39,6 +40,7 @@ from vendors.port.types import (
     LockDevice,
     Outcome,
     PinArtifact,
+    Reach,
     RevokeReason,
     SuspendReason,
     TokenArtifact,
@@ -203,13 +205,20 @@ class MockLockPort:
 
     def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
         """Reads the openings in a push `{"records": […]}`. Raises ValueError for anything else."""
-        document = json.loads(body)
-        if not isinstance(document, dict) or not isinstance(document.get("records"), list):
-            raise ValueError("the push holds no records")  # noqa: TRY004 - what came is at fault, not a type of ours
         try:
-            return tuple(_record(row) for row in document["records"])
+            return tuple(_record(row) for row in _pushed(body)["records"])
         except (KeyError, TypeError) as error:
             raise ValueError("a record lacks a part") from error
+
+    def parse_devices(self, body: bytes) -> tuple[DeviceRecord, ...]:
+        """Reads `"devices": [{"reach"?, "id"?, "eventId"?, "online"?, "batteryPercent"?, "clockSkewMs"?}]` in the same push.
+
+        Raises ValueError.
+        """
+        try:
+            return tuple(_condition(row) for row in _pushed(body).get("devices", ()))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("a device lacks a part") from error
 
     def _choose(self, preferred: Sequence[CredentialKind]) -> CredentialKind:
         for kind in preferred:
@@ -314,4 +323,22 @@ def _record(row: Mapping[str, Any]) -> AccessRecord:
         deny_reason=row.get("why"),
         nonce=row.get("mark"),
         kind=CredentialKind(row["kind"]),
+    )
+
+
+def _pushed(body: bytes) -> dict[str, Any]:
+    document = json.loads(body)
+    if not isinstance(document, dict) or not isinstance(document.get("records"), list):
+        raise ValueError("the push holds no records")  # noqa: TRY004 - what came is at fault, not a type of ours
+    return document
+
+
+def _condition(row: Mapping[str, Any]) -> DeviceRecord:
+    return DeviceRecord(
+        reach=Reach(row.get("reach", Reach.LOCK)),
+        external_id=str(row.get("id", "")),
+        external_event_id=row.get("eventId"),
+        online=row.get("online"),
+        battery_percent=row.get("batteryPercent"),
+        clock_skew_ms=row.get("clockSkewMs"),
     )

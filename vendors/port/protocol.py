@@ -18,6 +18,7 @@ from .types import (
     CallResult,
     CredentialHandle,
     DeviceHealth,
+    DeviceRecord,
     Door,
     FoundKey,
     FoundPage,
@@ -112,4 +113,22 @@ class Webhook(Protocol):
 
     def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
         """Reads the openings in a verified push."""
+        ...
+
+
+@runtime_checkable
+class DevicePushes(Protocol):
+    """A vendor that also pushes how locks, gateways and connections are."""
+
+    def parse_devices(self, body: bytes) -> tuple[DeviceRecord, ...]:
+        """Reads the conditions in a verified push; empty where it tells of none. Raises ValueError as `parse` does."""
+        ...
+
+
+@runtime_checkable
+class UnprovenPushes(Protocol):
+    """A vendor that may sign nothing: its push is then a hint to look, and counts only as far as the vendor's log agrees."""
+
+    def is_push_a_hint(self) -> bool:
+        """Says whether pushes of this installation prove nothing by themselves."""
         ...

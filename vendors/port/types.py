@@ -365,3 +365,25 @@ class AccessRecord:
     deny_reason: str | None = None
     nonce: str | None = None
     kind: CredentialKind | None = None
+
+
+class Reach(StrEnum):
+    """How much a vendor's word about a condition covers: one lock, every lock behind a gateway, or all of the installation."""
+
+    LOCK = "lock"
+    GATEWAY = "gateway"
+    INSTALLATION = "installation"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """What a push says of locks; None where it does not say. `external_id` is the vendor's id of the lock or gateway, empty
+    for a whole installation. `external_event_id` is the push's own id, None where the vendor gives none. `battery_percent`
+    0 to 100; `clock_skew_ms` is lock minus true time."""
+
+    reach: Reach
+    external_id: str
+    external_event_id: str | None = None
+    online: bool | None = None
+    battery_percent: int | None = None
+    clock_skew_ms: int | None = None

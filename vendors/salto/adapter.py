@@ -31,6 +31,7 @@ from vendors.port.types import (
     CardArtifact,
     CredentialHandle,
     DeviceHealth,
+    DeviceRecord,
     Door,
     DoorResult,
     FoundKey,
@@ -60,7 +61,7 @@ from .cloud_reading import CloudReading
 from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
 from .manifest import MANIFEST
 from .pms_adapter import SaltoPmsPort
-from .pushes import is_genuine, read_push
+from .pushes import is_genuine, read_conditions, read_push
 from .settings import Settings, Transport, read_settings
 
 _DEFERRED_STATES = frozenset({"waiting_card", "encoding"})
@@ -214,6 +215,10 @@ class SaltoCloudPort:
     def parse(self, body: bytes) -> tuple[AccessRecord, ...]:
         """Reads the attempt in a push, none for another type. Raises ValueError for anything else."""
         return read_push(body)
+
+    def parse_devices(self, body: bytes) -> tuple[DeviceRecord, ...]:
+        """Reads the condition of a door, or of the connector, in a push. Raises ValueError."""
+        return read_conditions(body)
 
     def _choose(self, request: IssueInput) -> Kind:
         for kind in request.preferred_kinds:

@@ -34,6 +34,7 @@ from vendors.port.types import (
     CredentialHandle,
     CredentialKind,
     DeviceHealth,
+    DeviceRecord,
     Door,
     DoorResult,
     FoundKey,
@@ -249,6 +250,14 @@ class TtlockAdapter:
         """Reads the openings in a push; other notifications hold none. Raises ValueError for a body that is no push."""
         lock_id, rows = records.read_push(body)
         return self._records(lock_id, rows)
+
+    def parse_devices(self, body: bytes) -> tuple[DeviceRecord, ...]:
+        """Reads gateways and Wi-Fi locks that went on or off line, and the battery that comes with every record."""
+        return records.read_conditions(body)
+
+    def is_push_a_hint(self) -> bool:
+        """Says yes unless a proxy of the hotel signs: whoever knows the address could have sent it."""
+        return not self._settings.webhook_secrets
 
     def _records(self, lock_id: str, rows: list[dict[str, Any]]) -> tuple[AccessRecord, ...]:
         read = (records.read_record(self._context.installation_id, self._settings.user_secret, lock_id, r) for r in rows)

@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from vendors.port.secrets import Token
-from vendors.port.types import AccessRecord, CredentialKind
+from vendors.port.types import AccessRecord, CredentialKind, DeviceRecord, Reach
 from vendors.support.marks import mark_in
 
 from .wire import from_ms, to_int
 
-RECORDS_PUSHED = "1"
+RECORDS_PUSHED, GATEWAY_STATE, WIFI_STATE = "1", "2", "3"
 MAX_FIELDS = 64
 
 _PIN, _CARD, _APP, _QR = (
@@ -77,15 +77,36 @@ def read_push(body: bytes) -> tuple[str, list[dict[str, Any]]]:
 
     The push is a form whose `records` field is a JSON text; everything else in it is text. Raises ValueError for anything else.
     """
-    fields = dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    if "notifyType" not in fields:
-        raise ValueError("the push has no notifyType")
+    fields = _fields(body)
     if fields["notifyType"] != RECORDS_PUSHED:
         return fields.get("lockId", ""), []
     rows = json.loads(fields.get("records") or "[]")
     if not isinstance(rows, list):
         raise ValueError("the push's records are no list")  # noqa: TRY004 - what came is at fault, not a type of ours
     return fields.get("lockId", ""), [row for row in rows if isinstance(row, dict)]
+
+
+def read_conditions(body: bytes) -> tuple[DeviceRecord, ...]:
+    """Returns what a push says of a gateway, of a Wi-Fi lock, or of the battery of a lock that was tried.
+
+    Going off line is pushed after some 30 minutes for a gateway, 15 for a Wi-Fi lock (notification page). The push has neither
+    id nor time. Raises ValueError.
+    """
+    fields = _fields(body)
+    kind, is_online = fields["notifyType"], to_int(fields.get("isOnline"))
+    if kind in (GATEWAY_STATE, WIFI_STATE):
+        reach, name = (Reach.GATEWAY, "gatewayId") if kind == GATEWAY_STATE else (Reach.LOCK, "lockId")
+        if not fields.get(name) or is_online not in (0, 1):
+            return ()
+        return (DeviceRecord(reach, fields[name], online=is_online == 1),)
+    lock_id, rows = read_push(body)
+    newest: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        percent, at = to_int(row.get("electricQuantity")), to_int(row.get("lockDate")) or 0
+        lock = str(row.get("lockId") or lock_id)
+        if percent is not None and 0 <= percent <= 100 and lock:
+            newest[lock] = max(newest.get(lock, (at, percent)), (at, percent))
+    return tuple(DeviceRecord(Reach.LOCK, lock, battery_percent=percent) for lock, (_, percent) in sorted(newest.items()))
 
 
 def read_record(installation_id: str, hash_key: Token, lock_id: str, row: dict[str, Any]) -> AccessRecord | None:
@@ -106,6 +127,13 @@ def read_record(installation_id: str, hash_key: Token, lock_id: str, row: dict[s
         nonce=mark_in(str(row.get("username") or "")),
         kind=KINDS[record_type],
     )
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    fields = dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    if "notifyType" not in fields:
+        raise ValueError("the push has no notifyType")
+    return fields
 
 
 def _deny_reason(raw: int | None, record_type: int) -> str:
