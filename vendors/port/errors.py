@@ -23,6 +23,7 @@ class Reason(StrEnum):
     QUOTA = "quota"  # monthly quota spent
     SETTINGS = "settings"  # credentials or address of the installation are wrong: a person must act
     TIMEOUT = "timeout"  # no answer; the effect is unknown
+    NO_CARD = "no_card"  # nobody laid a card on the encoder in time; nothing was written
 
 
 class LockError(Exception):

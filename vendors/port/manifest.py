@@ -13,6 +13,7 @@ from typing import Protocol
 
 from .clock import Clock
 from .protocol import LockPort
+from .relay import OfflineRelay, Relay
 from .secrets import Token
 from .types import CredentialKind, LockCapabilities
 
@@ -24,14 +25,23 @@ class LaneRule(StrEnum):
     GATEWAY = "gateway"  # each gateway serves one call at a time
 
 
+class CardsBy(StrEnum):
+    """What a card or tag needs before a desk's `encode` can move its key on."""
+
+    NUMBER = "number"  # the lock learns card numbers: the one that was read at the desk
+    ENCODER = "encoder"  # nothing: the vendor's own encoder is reached through the vendor
+    RELAY = "relay"  # a desk of the property, connected to the relay; a number may come with it
+
+
 @dataclass(frozen=True, slots=True)
 class VendorManifest:
     """A vendor as the registry sees it. `adapter` is `module:function` of an AdapterFactory; `simulator` a module with
     `main(argv)`, or None; `simulated` is `module:function` of the SimulatorFactory that opens its control port. `lane_width`
     bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
     installation states none; None where there is none. `calls_per_second` is there where the vendor counts seconds: no
-    second may see more, bursts included. `desk_kinds` need a person at the desk, so no booking event encodes them.
-    `secret_names` and `setting_names` are what an installation must provide."""
+    second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a person at the desk, so no booking event encodes them.
+    `secret_names` and `setting_names` are what an installation must provide. `cards_by` says what a desk kind needs beside the
+    person; `virtual_desk` is `module:function` of the DeskDriverFactory for the simulated encoder."""
 
     code: str
     display_name: str
@@ -44,11 +54,14 @@ class VendorManifest:
     calls_per_minute: int | None = None
     calls_per_second: int | None = None
     calls_per_month: int | None = None
+    quota_utc_offset_h: int = 0
     desk_kinds: tuple[CredentialKind, ...] = ()
+    cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
     simulator: str | None = None
     simulated: str | None = None
+    virtual_desk: str | None = None
     door_capacity: Mapping[CredentialKind, int] = field(default_factory=dict)
 
 
@@ -71,7 +84,7 @@ class NoLimit:
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
     """What a factory gets: the installation's settings and secrets, and the parts that must be passed in. `rng` gives nonces
-    and jitter, never PINs. `sleep` waits the given seconds."""
+    and jitter, never PINs. `sleep` waits the given seconds. `relay` leads to the property's desks."""
 
     tenant_id: str
     installation_id: str
@@ -81,6 +94,7 @@ class AdapterContext:
     rng: random.Random
     sleep: Callable[[float], None]
     limiter: CallLimiter = field(default_factory=NoLimit)
+    relay: Relay = field(default_factory=OfflineRelay)
 
 
 class AdapterFactory(Protocol):
