@@ -21,55 +21,81 @@ from vendors.port.types import LockCapabilities
 
 @dataclass(frozen=True, slots=True)
 class PlanDoor:
-    """One lock. A room's door has a room id; a shared one its areas."""
+    """One lock, of the lock system of the plan that it names. A room's door has a room id; a shared one its areas."""
 
     number: int
     label: str
     gateway: int
     device_id: str
+    system: str
     room_id: str = ""
     floor: str = ""
     areas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class HousePlan:
-    """A property with one installation. `limits` are columns of the installation, such as calls_per_minute."""
+class PlanSystem:
+    """A lock system of a house: one installation of one vendor, at one simulator. `code` and `base` name the house there;
+    `limits` are columns of the installation, such as calls_per_minute."""
 
+    name: str
+    vendor: str
+    place: SimulatorPlace
     code: str
     base: int
+    installation_id: str
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HousePlan:
+    """A property with its lock systems."""
+
     tenant_id: str
     tenant_name: str
     property_id: str
-    installation_id: str
     name: str
     time_zone: str
     utc_offset_s: int
+    systems: Sequence[PlanSystem]
     doors: Sequence[PlanDoor]
     policy: Mapping[str, Any]
-    limits: Mapping[str, int] = field(default_factory=dict)
     is_hurried: bool = False
 
+    def doors_of(self, system: PlanSystem) -> list[PlanDoor]:
+        """Returns the doors of one lock system."""
+        return [door for door in self.doors if door.system == system.name]
 
-def put_up(plan: HousePlan, vendor: str, place: SimulatorPlace, secret: str) -> BuiltHouse:
-    """Builds the house at the simulator, then its rows in one transaction. Opens its own tenant block.
 
+def put_up(plan: HousePlan, secret: str) -> dict[str, BuiltHouse]:
+    """Builds the house at its simulators, then its rows in one transaction; returns what was built, by lock system.
+
+    A lock that hung there under an earlier plan is put out of service. Opens its own tenant block.
     Raises vendors.port.simulated.SimulatorUnreachable (start it, try again) or SimulatorRefused.
     """
+    built = {system.name: _build(plan, system, secret) for system in plan.systems}
+    with tenant(plan.tenant_id):
+        _put_up_places(plan)
+        for system in plan.systems:
+            row = _put_up_installation(plan, system, built[system.name])
+            _put_up_locks(plan, system, row, built[system.name])
+        _take_down_the_rest(plan)
+    return built
+
+
+def _build(plan: HousePlan, system: PlanSystem, secret: str) -> BuiltHouse:
+    doors = [
+        WantedDoor(door.number, door.label, door.gateway, is_shared=not door.room_id) for door in plan.doors_of(system)
+    ]  # fmt: skip
     wanted = WantedHouse(
-        code=plan.code,
-        base=plan.base,
-        doors=[WantedDoor(door.number, door.label, door.gateway) for door in plan.doors],
+        code=system.code,
+        base=system.base,
+        doors=doors,
         utc_offset_s=plan.utc_offset_s,
         secret=secret,
         is_hurried=plan.is_hurried,
     )
-    built = simulated.control_of(vendor, place).build(wanted)
-    with tenant(plan.tenant_id):
-        _put_up_places(plan)
-        row = _put_up_installation(plan, vendor, built)
-        _put_up_locks(plan, row, vendor, built)
-    return built
+    return simulated.control_of(system.vendor, system.place).build(wanted)
 
 
 def _put_up_places(plan: HousePlan) -> None:
@@ -88,17 +114,17 @@ def _put_up_places(plan: HousePlan) -> None:
     Room.objects.bulk_create(rooms, ignore_conflicts=True)
 
 
-def _put_up_installation(plan: HousePlan, vendor: str, built: BuiltHouse) -> VendorInstallation:
-    row = VendorInstallation.objects.filter(tenant_id=plan.tenant_id, id=plan.installation_id).first()
+def _put_up_installation(plan: HousePlan, system: PlanSystem, built: BuiltHouse) -> VendorInstallation:
+    row = VendorInstallation.objects.filter(tenant_id=plan.tenant_id, id=system.installation_id).first()
     if row is None:
         row = VendorInstallation(
-            id=plan.installation_id,
+            id=system.installation_id,
             tenant_id=plan.tenant_id,
             property_id=plan.property_id,
-            vendor=vendor,
+            vendor=system.vendor,
             environment="simulator",
-            label=f"{adapters.manifest(vendor).display_name}, {plan.name}",
-            **plan.limits,
+            label=f"{adapters.manifest(system.vendor).display_name}, {plan.name}",
+            **system.limits,
         )
         adapters.seal_installation(row, dict(built.settings), dict(built.secrets))
         row.save()
@@ -110,8 +136,8 @@ def _put_up_installation(plan: HousePlan, vendor: str, built: BuiltHouse) -> Ven
     return row
 
 
-def _put_up_locks(plan: HousePlan, row: VendorInstallation, vendor: str, built: BuiltHouse) -> None:
-    granted = adapters.manifest(vendor).capabilities
+def _put_up_locks(plan: HousePlan, system: PlanSystem, row: VendorInstallation, built: BuiltHouse) -> None:
+    granted = adapters.manifest(system.vendor).capabilities
     capabilities = {name: getattr(granted, name) for name in LockCapabilities.__dataclass_fields__}
     locks = [
         LockDevice(
@@ -127,6 +153,15 @@ def _put_up_locks(plan: HousePlan, row: VendorInstallation, vendor: str, built: 
             gateway=built.gateways.get(door.gateway, ""),
             capabilities=capabilities,
         )
-        for door in plan.doors
+        for door in plan.doors_of(system)
+        if door.number in built.doors
     ]
     LockDevice.objects.bulk_create(locks, ignore_conflicts=True)
+
+
+def _take_down_the_rest(plan: HousePlan) -> None:
+    """A door has one lock: one of an earlier plan makes way for the present one, and its installation with it."""
+    locks = LockDevice.objects.filter(tenant_id=plan.tenant_id, property_id=plan.property_id, active=True)
+    locks.exclude(id__in=[door.device_id for door in plan.doors]).update(active=False)
+    rows = VendorInstallation.objects.filter(tenant_id=plan.tenant_id, property_id=plan.property_id, active=True)
+    rows.exclude(id__in=[system.installation_id for system in plan.systems]).update(active=False)

@@ -14,8 +14,8 @@ from devices import simulated
 from lockservice.core import clock
 from lockservice.core.tenancy import queues
 from lockservice.demo import places
-from lockservice.demo.building import HousePlan, PlanDoor, put_up
-from lockservice.demo.places import DemoHouse
+from lockservice.demo.building import HousePlan, PlanDoor, PlanSystem, put_up
+from lockservice.demo.places import DemoHouse, DemoSystem
 from vendors.port.simulated import BuiltHouse, SimulatorUnreachable
 
 PATIENCE_S = 20.0
@@ -24,16 +24,14 @@ PATIENCE_S = 20.0
 PAUSE_S = 0.05
 
 
-def vendor_of(house: DemoHouse) -> str:
-    """Returns the code of the vendor a house of the demo is on."""
-    return str(settings.DEMO_VENDORS[house.code])
+def vendor_of(house: DemoHouse, system: DemoSystem) -> str:
+    """Returns the code of the vendor a lock system of the demo is of."""
+    return str(settings.DEMO_VENDORS[house.code][system.name])
 
 
-def seed_house(house: DemoHouse) -> BuiltHouse:
-    """Puts up one house. Raises vendors.port.simulated.SimulatorUnreachable when its simulator does not start in time."""
-    vendor = vendor_of(house)
-    place = simulated.place_of(vendor)
-    return _patiently(lambda: put_up(plan_of(house), vendor, place, _secret()))
+def seed_house(house: DemoHouse) -> dict[str, BuiltHouse]:
+    """Puts up one house. Raises vendors.port.simulated.SimulatorUnreachable when a simulator does not start in time."""
+    return _patiently(lambda: put_up(plan_of(house), _secret()))
 
 
 def follow_clock() -> None:
@@ -48,20 +46,32 @@ def follow_clock() -> None:
 def plan_of(house: DemoHouse) -> HousePlan:
     """Returns the rows and locks of a house of the demo."""
     return HousePlan(
-        code=house.code,
-        base=house.base,
         tenant_id=places.TENANT_ID,
         tenant_name=places.TENANT_NAME,
         property_id=house.property_id,
-        installation_id=house.installation_id,
         name=house.name,
         time_zone=house.time_zone,
         utc_offset_s=house.utc_offset_s,
+        systems=[_system(house, system) for system in house.systems],
         doors=[
-            PlanDoor(door.number, door.label, door.gateway, house.device_id(door), door.room_id, door.floor, door.areas)
+            PlanDoor(
+                door.number, door.label, door.gateway, house.device_id(door), door.system, door.room_id, door.floor, door.areas
+            )
             for door in house.doors
         ],
         policy=places.POLICY,
+    )
+
+
+def _system(house: DemoHouse, system: DemoSystem) -> PlanSystem:
+    vendor = vendor_of(house, system)
+    return PlanSystem(
+        name=system.name,
+        vendor=vendor,
+        place=simulated.place_of(vendor),
+        code=system.code,
+        base=system.base,
+        installation_id=system.installation_id,
         limits={"calls_per_minute": 600},
     )
 
@@ -70,7 +80,7 @@ def _secret() -> str:
     return str(settings.LOCAL_DIRECTORY.secret("simulators.key"))
 
 
-def _patiently(build: Callable[[], BuiltHouse]) -> BuiltHouse:
+def _patiently(build: Callable[[], dict[str, BuiltHouse]]) -> dict[str, BuiltHouse]:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

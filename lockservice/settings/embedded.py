@@ -19,6 +19,8 @@ _postgres = postgres.endpoint(LOCAL_DIRECTORY)
 
 SECRET_KEY = LOCAL_DIRECTORY.secret("django.key")
 DATA_KEY_FILE = str(LOCAL_DIRECTORY.data_key_file)
+KEK_FOLDER = str(LOCAL_DIRECTORY.key_encryption_folder)
+SECRET_STORE_FOLDER = str(LOCAL_DIRECTORY.secret_store_folder)
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 
 EMBEDDED = True
@@ -54,16 +56,20 @@ STATIC_ROOT.mkdir(mode=0o700, exist_ok=True)
 # Management commands that make the demo hotel, in order, run as the worker after migrating.
 UP_SEEDERS: list[str] = ["seed_demo"]
 
-# Which simulator each house of the demo is on.
-DEMO_VENDORS = {"hotel-silk": "ttlock", "guesthouse-rudaki": "mock"}
+# Which vendor each lock system of the demo's houses is of.
+DEMO_VENDORS = {
+    "hotel-silk": {"house": "ttlock"},
+    "guesthouse-rudaki": {"floor-1": "salto", "floor-2": "assa-abloy", "floor-3": "mock"},
+}
 
 _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
-# Vendors whose simulators are part of the demo, with further arguments, and where they listen.
+# Vendors that have a simulator here, with further arguments, and where they listen. `up` runs those the demo uses.
 SIMULATED_VENDORS: dict[str, list[str]] = {
-    vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in ("ttlock", "mock")
+    vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in ("ttlock", "salto", "assa-abloy", "mock")
 }
+_OF_THE_DEMO = {vendor for systems in DEMO_VENDORS.values() for vendor in systems.values()}
 SIMULATORS = {
     vendor: {
         "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",
@@ -117,6 +123,7 @@ UP_PROCESSES: list[dict[str, Any]] = [
             "before_seeding": True,
         }
         for vendor, more in SIMULATED_VENDORS.items()
+        if vendor in _OF_THE_DEMO
     ),
 ]  # fmt: skip
 

@@ -21,7 +21,9 @@ class Command(BaseCommand):
         try:
             for house in places.HOUSES:
                 built = seeding.seed_house(house)
-                self.stdout.write(f"{house.name}: {len(built.doors)} doors, {seeding.vendor_of(house)}")
+                for system in house.systems:
+                    doors_count, vendor = len(built[system.name].doors), seeding.vendor_of(house, system)
+                    self.stdout.write(f"{house.name}: {doors_count} doors, {vendor}")
             seeding.follow_clock()
         except (SimulatorUnreachable, SimulatorRefused) as error:
             raise CommandError(str(error)) from error
