@@ -1,4 +1,4 @@
-"""Counts requests that left for vendors, per installation and month of the vendor's quota.
+"""Counts requests that left for vendors, and keys confirmed given and taken back, by installation and the vendor's month.
 
 One rule: counted when recorded, in the transaction of the answer.
 """
@@ -7,24 +7,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
 
+from devices import adapters, selectors
 from devices.models import CallCount
 from devices.selectors import InstallationFacts
-
-QUOTA_ZONE = timedelta(hours=8)
-"""TTLock's quota resets on the 1st of the month in UTC+8 (fact sheet §6, confidence A); no other vendor here has one."""
 
 KEEP_S = 2.0
 KEPT_MAX = 10_000
 _kept: dict[tuple[str, str, str], tuple[float, int]] = {}
 
 
-def month_of(instant: datetime) -> str:
-    """Returns the quota month, `YYYY-MM`."""
-    return (instant + QUOTA_ZONE).strftime("%Y-%m")
+@dataclass(slots=True)
+class Counted:
+    """What one installation's calls came to: requests that left, and doors at which a key was confirmed given or gone."""
+
+    calls: int = 0
+    issues: int = 0
+    revokes: int = 0
+
+
+def month_of(instant: datetime, vendor: str | None = None) -> str:
+    """Returns the month `YYYY-MM` of the vendor's quota; of UTC where no vendor is named. Raises UnknownVendor."""
+    offset_h = adapters.manifest(vendor).quota_utc_offset_h if vendor else 0
+    return (instant + timedelta(hours=offset_h)).strftime("%Y-%m")
 
 
 def is_spent(tenant_id: str, facts: InstallationFacts, limit: int | None, now: datetime) -> bool:
@@ -34,7 +43,7 @@ def is_spent(tenant_id: str, facts: InstallationFacts, limit: int | None, now: d
     """
     if limit is None:
         return False
-    key = (tenant_id, facts.id, month_of(now))
+    key = (tenant_id, facts.id, month_of(now, facts.vendor))
     held = _kept.get(key)
     if held is None or time.monotonic() - held[0] > KEEP_S:
         row = CallCount.objects.filter(tenant_id=tenant_id, installation_id=facts.id, month=key[2]).first()
@@ -45,15 +54,27 @@ def is_spent(tenant_id: str, facts: InstallationFacts, limit: int | None, now: d
     return held[1] >= limit
 
 
-def add(tenant_id: str, calls: Mapping[str, int], now: datetime) -> None:
-    """Adds calls per installation. Inside the tenant's block."""
-    rows = [(installation, count) for installation, count in sorted(calls.items()) if count and installation]
+def add(tenant_id: str, counted: Mapping[str, Counted], now: datetime) -> None:
+    """Adds to each installation's month. Inside the tenant's block. Raises UnknownDevice for an installation not there."""
+    rows = [
+        (installation, c) for installation, c in sorted(counted.items()) if installation and (c.calls or c.issues or c.revokes)
+    ]
     if not rows:
         return
+    months = [month_of(now, selectors.installation(tenant_id, installation).vendor) for installation, _ in rows]
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO devices_callcount (tenant_id, installation_id, month, calls)"
-            " SELECT %s, i, %s, c FROM unnest(%s::text[], %s::bigint[]) AS v(i, c)"
-            " ON CONFLICT (tenant_id, installation_id, month) DO UPDATE SET calls = devices_callcount.calls + EXCLUDED.calls",
-            [tenant_id, month_of(now), [row[0] for row in rows], [row[1] for row in rows]],
+            "INSERT INTO devices_callcount (tenant_id, installation_id, month, calls, issues, revokes)"
+            " SELECT %s, i, m, c, g, t FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])"
+            " AS v(i, m, c, g, t)"
+            " ON CONFLICT (tenant_id, installation_id, month) DO UPDATE SET calls = devices_callcount.calls + EXCLUDED.calls,"
+            " issues = devices_callcount.issues + EXCLUDED.issues, revokes = devices_callcount.revokes + EXCLUDED.revokes",
+            [
+                tenant_id,
+                [installation for installation, _ in rows],
+                months,
+                [c.calls for _, c in rows],
+                [c.issues for _, c in rows],
+                [c.revokes for _, c in rows],
+            ],
         )

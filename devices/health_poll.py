@@ -190,7 +190,7 @@ def _neediest(target: _Target) -> list[DeviceFacts]:
 def _account(target: _Target, report: Report) -> None:
     with tenancy.tenant(target.tenant_id):
         now = clock.now()
-        call_counts.add(target.tenant_id, {report.installation_id: report.calls}, now)
+        call_counts.add(target.tenant_id, {report.installation_id: call_counts.Counted(calls=report.calls)}, now)
         breaker.note(target.tenant_id, report.said, now, _real_now())
         health.forget_old(target.tenant_id, [device.id for device in target.devices], now)
 

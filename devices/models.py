@@ -81,7 +81,10 @@ class LockDevice(models.Model):
 
 
 class CallCount(models.Model):
-    """Requests that left for a vendor, per installation and calendar month of the vendor's quota."""
+    """Requests that left for a vendor, per installation and calendar month of the vendor's quota.
+
+    issues and revokes count doors at which a key was confirmed given and confirmed gone.
+    """
 
     tenant_id = models.CharField(max_length=64)
     installation_id = models.CharField(max_length=64)
@@ -109,6 +112,8 @@ class Breaker(models.Model):
     probe_until = models.DateTimeField(null=True)
     event_sequence = models.PositiveIntegerField(default=0)
     changed_at = models.DateTimeField(null=True)
+    issues = models.BigIntegerField(default=0)
+    revokes = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [

@@ -21,6 +21,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from credentials import artifacts, pin_slots
 from credentials.models import Reservation
 from credentials.services import KeyBatch
+from credentials.targets import Verb
 from devices import adapters, breaker, breaker_rules, call_counts
 from lockservice.core import tenancy
 from sagas import claims
@@ -28,6 +29,7 @@ from sagas.alerts import NewAlert, raise_alerts
 from sagas.flows import bulk_revoke, follow_booking, settle_plan, settle_record
 from sagas.models import SagaStatus
 from sagas.steps import Answer, Call, StepContext, Work, act
+from vendors.port.types import Outcome
 
 log = structlog.get_logger(__name__)
 
@@ -359,14 +361,17 @@ def _flush(context: StepContext) -> None:
     pin_slots.release(context.batch.tenant_id, context.releases)
 
 
-def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, int]:
-    calls: dict[str, int] = defaultdict(int)
+def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, call_counts.Counted]:
+    counted: dict[str, call_counts.Counted] = defaultdict(call_counts.Counted)
     for work, answer in pairs:
-        made = (
+        mine = counted[work.installation_id]
+        mine.calls += (
             answer.result.calls if answer.result is not None else int(answer.error is not None and not answer.error.throttled)
         )
-        calls[work.installation_id] += made
-    return calls
+        done = sum(door.outcome is Outcome.DONE for door in answer.result.doors) if answer.result is not None else 0
+        mine.issues += done if answer.call.verb is Verb.ISSUE else 0
+        mine.revokes += done if answer.call.verb is Verb.REVOKE else 0
+    return counted
 
 
 def _heard(pairs: list[tuple[Work, Answer]]) -> list[breaker_rules.Heard]:

@@ -24,6 +24,7 @@ class Right(StrEnum):
     LETTER_READ = "lock.letter.read"
     LETTER_REPLAY = "lock.letter.replay"
     ACTS_READ = "lock.acts.read"
+    COSTS_READ = "lock.costs.read"
 
 
 class Role(StrEnum):
@@ -59,9 +60,17 @@ _REPAIRS = ROLES["front_desk_supervisor"] - {
 _ONLY_HERE: dict[Role, frozenset[str]] = {
     Role.FRONT_DESK: frozenset({Right.GUEST_READ}),
     Role.FRONT_DESK_SUPERVISOR: frozenset({Right.GUEST_READ}),
-    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ}),
-    Role.AUDITOR: frozenset({Right.ACTS_READ}),
-    Role.SUPPORT: _REPAIRS | {Right.QUEUE_READ, Right.SAGA_RETRY, Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ},
+    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ, Right.COSTS_READ}),
+    Role.AUDITOR: frozenset({Right.ACTS_READ, Right.COSTS_READ}),
+    Role.SUPPORT: _REPAIRS
+    | {
+        Right.QUEUE_READ,
+        Right.SAGA_RETRY,
+        Right.LETTER_READ,
+        Right.LETTER_REPLAY,
+        Right.ACTS_READ,
+        Right.COSTS_READ,
+    },
     Role.PLATFORM: frozenset({Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ}),
 }
 

@@ -18,6 +18,7 @@ from credentials.models import KeyCredential, KeyPolicyRow, Reservation
 from devices.models import LockDevice, VendorInstallation
 from lockservice.console.models import StaffAct, TenantVisit
 from lockservice.console.read_only import list_url
+from lockservice.console.roles import Right
 from lockservice.console.session import Desk
 from sagas.models import Alert, DeadLetter, InboxMessage, OutboxEvent, Saga
 
@@ -63,6 +64,9 @@ def sections(site: AdminSite, request: HttpRequest, desk: Desk) -> list[Section]
         ]
         if links:
             found.append(Section(title, links))
+    if desk.may(Right.COSTS_READ):
+        costs = reverse("admin:costs")
+        found.append(Section(_("Money"), [Link(_("Costs"), costs, request.path == costs)]))
     return found
 
 

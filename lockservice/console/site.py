@@ -77,6 +77,7 @@ class ConsoleSite(admin.AdminSite):
         own: list[URLPattern | URLResolver] = [
             path("tenant/", self.admin_view(self.choose_tenant), name="choose_tenant"),
             path("language/", require_POST(set_language), name="language"),
+            path("costs/", self.admin_view(self.costs), name="costs"),
         ]
         return own + super().get_urls()
 
@@ -96,6 +97,12 @@ class ConsoleSite(admin.AdminSite):
 
         context = {**self.each_context(request), "title": self.index_title, **tonight.context(request), **(extra_context or {})}
         return TemplateResponse(request, self.index_template, context)
+
+    def costs(self, request: HttpRequest) -> HttpResponse:
+        """Shows or exports what the vendors cost in a month."""
+        from lockservice.console.pages import costs
+
+        return costs.page(self, request)
 
     @without_tenant
     def choose_tenant(self, request: HttpRequest) -> HttpResponse:

@@ -241,3 +241,8 @@ RUNNER_GRACE_S = float(os.environ.get("LOCK_RUNNER_GRACE_S", "3"))
 IDLE_MAX_S = float(os.environ.get("LOCK_IDLE_MAX_S", "0.2"))
 # Whether consumers wake Celery workers. Without workers nobody would take the wake-ups off the broker again.
 WAKE_WORKERS = os.environ.get("LOCK_WAKE_WORKERS", "1") != "0"
+
+# --- Costs ------------------------------------------------------------------------------------
+
+# The operator's price lists, one `<vendor code>.toml` each; empty: the shipped ones, which hold no price.
+VENDOR_PRICES = os.environ.get("LOCK_VENDOR_PRICES", "")

@@ -164,7 +164,7 @@ def _quota_allows(context: StepContext, work: Work, key: KeyCredential) -> bool:
     limit = facts.calls_per_month or adapters.manifest(key.vendor).calls_per_month
     if work.priority == PRIORITY_SECURITY or not call_counts.is_spent(key.tenant_id, facts, limit, context.now):
         return True
-    month = call_counts.month_of(context.now)
+    month = call_counts.month_of(context.now, facts.vendor)
     context.batch.alerts.append(
         NewAlert(
             f"quota:{facts.id}:{month}", "VENDOR_QUOTA_SPENT", "critical", f"{limit} calls of {month} are used up",

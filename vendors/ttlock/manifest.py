@@ -21,6 +21,8 @@ MANIFEST = VendorManifest(
     lane=LaneRule.GATEWAY,
     calls_per_minute=100,
     calls_per_month=30_000,
+    # The vendor's month begins in Beijing (fact sheet §6, confidence A).
+    quota_utc_offset_h=8,
     # The lock learns a card's number; somebody has to lay the card on a reader first.
     desk_kinds=(CredentialKind.RFID_CARD,),
     setting_names=(
