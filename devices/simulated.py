@@ -12,7 +12,7 @@ from datetime import datetime
 from django.conf import settings
 
 from devices import adapters
-from vendors.port.simulated import SimulatorControl, SimulatorFactory, SimulatorUnreachable
+from vendors.port.simulated import Breakable, SimulatorControl, SimulatorFactory, SimulatorUnreachable
 
 
 class NoSimulator(LookupError):
@@ -49,6 +49,14 @@ def control_of(vendor: str, place: SimulatorPlace | None = None) -> SimulatorCon
     module_name, function_name = factory_name.split(":")
     factory: SimulatorFactory = getattr(importlib.import_module(module_name), function_name)
     return factory(where.address, where.control)
+
+
+def breakable(vendor: str) -> Breakable:
+    """Opens the control port of a simulator that can be broken; makes no call. Raises NoSimulator."""
+    control = control_of(vendor)
+    if not isinstance(control, Breakable):
+        raise NoSimulator(f"the simulator of {vendor} cannot be broken from here")
+    return control
 
 
 def set_clocks(now: datetime | None, *, running: bool) -> tuple[str, ...]:

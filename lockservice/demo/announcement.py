@@ -20,6 +20,7 @@ ROLE = "front_desk_supervisor"
 AND_THEN = (
     ("clock", "advance 2h          the hotels' time moves on, and their locks' with it"),
     ("publish_event", "FILE        any event, checked and put on the bus"),
+    ("simulate", "all status       how the locks' vendors stand; --help tells how to break and mend them"),
     ("replay_bookings", "FILE      a season of real bookings, held against the doors at the end"),
 )
 

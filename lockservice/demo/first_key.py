@@ -25,6 +25,7 @@ from sagas.events.subjects import Subject
 from sagas.outbox import new_event_id
 from vendors.port.ids import new_id
 from vendors.port.simulated import DoorAnswer
+from vendors.port.types import CredentialKind
 
 POLL_S = 0.02
 SOURCE = "/services/reservation-service"
@@ -60,7 +61,8 @@ def prove(house: DemoHouse, room: DemoDoor, *, wait_s: float, say: Callable[[str
     _wait_until_active(reservation_id, started + wait_s)
     seconds = time.monotonic() - started
     key = corridor.key_of(places.TENANT_ID, reservation_id)
-    say(f"her key ({key.kind}) is active after {seconds:.2f} s; she types it at the door")
+    does = "types it at the door" if key.kind is CredentialKind.PIN_CODE else "holds it to the door"
+    say(f"her key ({key.kind}) is active after {seconds:.2f} s; she {does}")
     door = corridor.find_door(places.TENANT_ID, house.device_id(room), house.property_id)
     return Proof(reservation_id, room.label, key, corridor.try_door(door, key.kind, key.value), seconds)
 

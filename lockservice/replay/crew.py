@@ -53,21 +53,19 @@ class _Child:
 
 
 class Crew:
-    """A context in which servers, simulator, consumer, publisher and a saga runner work."""
+    """A context in which servers, simulators, consumer, publisher and saga runners work. `place` is where the simulator of a
+    single vendor runs, None where the settings say."""
 
-    def __init__(self, local: LocalDirectory, vendor: str, place: SimulatorPlace | None, runners: int = 1) -> None:
+    def __init__(
+        self, local: LocalDirectory, vendors: Sequence[str], place: SimulatorPlace | None, runners: int = 1
+    ) -> None:  # fmt: skip
         self._local = local
-        self._vendor = vendor
         self._given_place = place
+        self.places: Mapping[str, SimulatorPlace] = {vendor: place or simulated.place_of(vendor) for vendor in vendors}
         self._runners = runners
         self._children: list[_Child] = []
         self._has_started_servers = False
         self.found: list[str] = []
-
-    @property
-    def place(self) -> SimulatorPlace:
-        """Where the simulator listens."""
-        return self._given_place or simulated.place_of(self._vendor)
 
     @property
     def started(self) -> list[str]:
@@ -77,7 +75,7 @@ class Crew:
     def __enter__(self) -> Self:
         try:
             self._ensure_servers()
-            self._ensure_simulator()
+            self._ensure_simulators()
             self._start_workers()
         except BaseException:
             self._end()
@@ -101,28 +99,21 @@ class Crew:
             self._has_started_servers = True
         schema.bring_up_to_date(self._local)
 
-    def _ensure_simulator(self) -> None:
-        if self._answers():
-            self.found.append(f"{self._vendor} simulator")
-            return
-        if self._given_place is not None:
-            raise CrewFailed(f"no simulator answers at {self.place.control}")
-        ports = ["--port", self.place.address.rpartition(":")[2], "--control-port", self.place.control.rpartition(":")[2]]
-        more = [part.replace("{local}", str(self._local.root)) for part in settings.SIMULATED_VENDORS[self._vendor]]
-        self._start("simulator", ["-m", "vendors.simulate", self._vendor, *ports, *more], {})
+    def _ensure_simulators(self) -> None:
+        silent = {vendor: place for vendor, place in self.places.items() if not _answers(vendor, place)}
+        self.found += [f"{vendor} simulator" for vendor in self.places if vendor not in silent]
+        for vendor, place in silent.items():
+            if self._given_place is not None:
+                raise CrewFailed(f"no simulator answers at {place.control}")
+            ports = ["--port", place.address.rpartition(":")[2], "--control-port", place.control.rpartition(":")[2]]
+            more = [part.replace("{local}", str(self._local.root)) for part in settings.SIMULATED_VENDORS[vendor]]
+            self._start(f"simulator-{vendor}", ["-m", "vendors.simulate", vendor, *ports, *more], {})
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._answers():
+        while waiting := [vendor for vendor, place in silent.items() if not _answers(vendor, place)]:
             self.check()
             if time.monotonic() > deadline:
-                raise CrewFailed(f"the simulator does not answer, see {self._children[-1].log}")
+                raise CrewFailed(f"the simulator of {', '.join(waiting)} does not answer, see {self._local.log}")
             time.sleep(0.05)
-
-    def _answers(self) -> bool:
-        try:
-            simulated.control_of(self._vendor, self.place).calls(())
-        except SimulatorUnreachable:
-            return False
-        return True
 
     def _start_workers(self) -> None:
         alive = _fresh_heartbeats()
@@ -162,6 +153,14 @@ class Crew:
             connection.close()
             servers.stop(self._local)
             self._has_started_servers = False
+
+
+def _answers(vendor: str, place: SimulatorPlace) -> bool:
+    try:
+        simulated.control_of(vendor, place).calls(())
+    except SimulatorUnreachable:
+        return False
+    return True
 
 
 def _fresh_heartbeats() -> set[str]:

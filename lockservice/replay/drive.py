@@ -7,7 +7,7 @@ in this order, since work flows that way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -63,23 +63,26 @@ class Pace:
 
 
 class Driver:
-    """Steps through a timeline. `check` raises when a process that is needed has ended; `look` watches what was published."""
+    """Steps through a timeline. `check` raises when a process that is needed has ended; `look` watches what was published;
+    `serve` does at a quiet moment what the house's people do, and returns how many acts that were."""
 
     def __init__(
         self,
         names: Names,
         bus: EventBus,
-        control: SimulatorControl,
+        controls: Collection[SimulatorControl],
         *,
         check: Callable[[], None],
         look: Callable[[], object],
+        serve: Callable[[], int] = lambda: 0,
         speed: float | None = None,
     ) -> None:
         self._names = names
         self._bus = bus
-        self._control = control
+        self._controls = controls
         self._check = check
         self._look = look
+        self._serve = serve
         self._speed = speed
         self._real_start = time.monotonic()
         self._hotel_start: datetime | None = None
@@ -118,8 +121,9 @@ class Driver:
         return self._wait_until_quiet(messages)
 
     def _set_clock(self, at: datetime) -> None:
-        """The simulator goes first, so that it sees no request from its future."""
-        self._control.set_clock(at, running=False)
+        """The simulators go first, so that they see no request from their future."""
+        for control in self._controls:
+            control.set_clock(at, running=False)
         with queues():
             clock.stop_at(at)
         self.now = at
@@ -144,6 +148,9 @@ class Driver:
             if work.has_ended:
                 sweep()
             if (work.is_nothing and not depth) or self._is_gone_over(now - waiting_since):
+                if self._serve():
+                    waiting_since = time.monotonic()
+                    continue
                 self._look()
                 return next_due(self._names.tenant_id)
             if now - started > PATIENCE_S:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TextIO
@@ -21,12 +21,13 @@ from lockservice.demo.building import put_up
 from lockservice.demo.moved_clock import ClockState
 from lockservice.replay import report, timeline
 from lockservice.replay.bookings import Booking, digest_of
+from lockservice.replay.clerk import Clerk
 from lockservice.replay.crew import Crew
-from lockservice.replay.doors import compare
+from lockservice.replay.doors import DoorCheck
 from lockservice.replay.drive import Driver
 from lockservice.replay.house import TIME_ZONE, ReplayHouse, house_of
 from lockservice.replay.progress import Progress
-from lockservice.replay.report import Report
+from lockservice.replay.report import Report, VendorShare
 from lockservice.replay.timeline import Timeline
 from lockservice.replay.watch import Watch
 from sagas import bus
@@ -38,10 +39,11 @@ LOOKS = 25
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to play. `speed`: hotel seconds a real second, None as fast as it goes. `place`: None where the settings say."""
+    """What to play. `vendors`: one, or several that share the rooms. `speed`: hotel seconds a real second, None as fast as it
+    goes. `place`: where the one vendor's simulator runs, None where the settings say."""
 
     bookings: Sequence[Booking]
-    vendor: str
+    vendors: tuple[str, ...]
     tenant_id: str | None = None
     place: SimulatorPlace | None = None
     speed: float | None = None
@@ -55,17 +57,18 @@ def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
     vendors.port.simulated.SimulatorUnreachable; run it again after the repair.
     """
     story = timeline.plan(request.bookings, TIME_ZONE)
-    said = "\x1f".join((digest_of(request.bookings), request.vendor, request.tenant_id or ""))
+    said = "\x1f".join((digest_of(request.bookings), "+".join(request.vendors), request.tenant_id or ""))
     digest = hashlib.sha256(said.encode()).hexdigest()
-    house = house_of(digest, story.rooms_count, request.tenant_id)
-    with Crew(settings.LOCAL_DIRECTORY, request.vendor, request.place, request.runners) as crew:
+    house = house_of(digest, story.rooms_count, request.tenant_id, request.vendors)
+    with Crew(settings.LOCAL_DIRECTORY, request.vendors, request.place, request.runners) as crew:
         say(_beginning(story, crew))
-        control = simulated.control_of(request.vendor, crew.place)
-        built = put_up(house.plan(), request.vendor, crew.place, str(settings.LOCAL_DIRECTORY.secret("simulators.key")))
-        stage = _Stage(request, house, story, control, list(built.doors.values()))
+        controls = {vendor: simulated.control_of(vendor, place) for vendor, place in crew.places.items()}
+        built = put_up(house.plan(crew.places), str(settings.LOCAL_DIRECTORY.secret("simulators.key")))
+        doors = {vendor: list(part.doors.values()) for vendor, part in built.items()}
+        stage = _Stage(request, house, story, controls, doors)
         found = moved_clock.read()
         outcome = stage.run(crew, Progress(out, len(story.planned)))
-        _restore_clock(found, story, control)
+        _restore_clock(found, story, controls.values())
     return outcome
 
 
@@ -73,28 +76,36 @@ class _Stage:
     """One run, with what it needs at hand."""
 
     def __init__(
-        self, request: Request, house: ReplayHouse, story: Timeline, control: SimulatorControl, doors: Sequence[str]
+        self,
+        request: Request,
+        house: ReplayHouse,
+        story: Timeline,
+        controls: Mapping[str, SimulatorControl],
+        doors: Mapping[str, Sequence[str]],
     ) -> None:
         self._request = request
         self._house = house
         self._story = story
-        self._control = control
+        self._controls = controls
         self._doors = doors
+        self._check = DoorCheck(house.tenant_id, house.property_id, controls)
         self._look_every = max(1, len(story.planned) // LOOKS)
         self._looked_at = 0
 
     def run(self, crew: Crew, progress: Progress) -> Report:
         tenant_id = self._house.tenant_id
         before, places = report.count(tenant_id), report.last_places(tenant_id)
-        calls_before, started = self._control.calls(self._doors), time.monotonic()
+        calls_before, started = self._calls(), time.monotonic()
         outcome = Report(
-            property_name=self._house.plan().name, vendor=self._request.vendor, bookings_count=self._story.bookings_count,
+            property_name=self._house.name, vendor=", ".join(self._request.vendors), bookings_count=self._story.bookings_count,
             told_count=len(self._story.planned), steps_count=0, seconds=0.0, before=before, after=before,
-            vendor_calls_before=calls_before, vendor_calls_after=calls_before,
+            vendors={vendor: VendorShare() for vendor in self._request.vendors},
         )  # fmt: skip
         watch, link = Watch(bus.from_settings(), tenant_id), bus.from_settings()
+        clerk = Clerk(tenant_id, self._request.vendors)
         driver = Driver(
-            self._house.names, link, self._control, check=crew.check, look=watch.look, speed=self._request.speed
+            self._house.names, link, self._controls.values(), check=crew.check, look=watch.look, serve=clerk.serve,
+            speed=self._request.speed,
         )  # fmt: skip
         try:
             driver.run(self._story, lambda told, now: self._quiet(outcome, progress, told, now))
@@ -104,8 +115,11 @@ class _Stage:
             watch.close()
         outcome.steps_count, outcome.seconds = driver.pace.steps_count, time.monotonic() - started
         self._look_at_doors(outcome, driver.now)
-        self._conclude(outcome, watch, places, driver)
+        self._conclude(outcome, watch, places, driver, calls_before)
         return outcome
+
+    def _calls(self) -> dict[str, int]:
+        return {vendor: control.calls(self._doors[vendor]) for vendor, control in self._controls.items()}
 
     def _quiet(self, outcome: Report, progress: Progress, told: int, now: datetime) -> None:
         progress.show(told, now)
@@ -114,13 +128,17 @@ class _Stage:
             self._look_at_doors(outcome, now)
 
     def _look_at_doors(self, outcome: Report, now: datetime) -> None:
-        found = compare(self._house.tenant_id, self._house.property_id, self._control)
-        outcome.add_comparison(found, f"{now:%Y-%m-%d %H:%M}")
+        outcome.add_comparisons(self._check.look(now), f"{now:%Y-%m-%d %H:%M}")
+        outcome.add_waiting(report.waiting(self._house.tenant_id))
 
-    def _conclude(self, outcome: Report, watch: Watch, places: dict[str, int], driver: Driver) -> None:
+    def _conclude(
+        self, outcome: Report, watch: Watch, places: dict[str, int], driver: Driver, calls_before: Mapping[str, int]
+    ) -> None:
         tenant_id = self._house.tenant_id
         outcome.after = report.count(tenant_id)
-        outcome.vendor_calls_after = self._control.calls(self._doors)
+        for vendor, calls_count in self._calls().items():
+            outcome.vendors[vendor].new_calls_count = calls_count - calls_before[vendor]
+            outcome.vendors[vendor].keys = report.keys_of(tenant_id, vendor)
         outcome.events_seen_count = watch.seen.events_count
         outcome.events_repeated_count = watch.seen.repeated_count
         outcome.add_faults("unfinished", report.unfinished(tenant_id, timeline.endings(self._story)))
@@ -142,13 +160,15 @@ def _beginning(story: Timeline, crew: Crew) -> str:
     )
 
 
-def _restore_clock(found: ClockState, story: Timeline, control: SimulatorControl) -> None:
+def _restore_clock(found: ClockState, story: Timeline, controls: Collection[SimulatorControl]) -> None:
     """Gives the clock back as it was; one that an interrupted replay left standing goes back to real time."""
     first, span = timeline.span_of(story)
     is_left_over = found.stopped and first - timedelta(days=1) <= found.now <= first + span + timedelta(days=60)
     if found.stopped and not is_left_over:
         moved_clock.stop_at(found.now)
-        control.set_clock(found.now, running=False)
+        for control in controls:
+            control.set_clock(found.now, running=False)
         return
     state = moved_clock.run_ahead(found.ahead)
-    control.set_clock(None if state.is_real else state.now, running=True)
+    for control in controls:
+        control.set_clock(None if state.is_real else state.now, running=True)

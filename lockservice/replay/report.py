@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from credentials.lifecycle import LIVE
+from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential, Reservation
 from lockservice.core.tenancy import tenant
 from lockservice.replay.doors import Comparison
 from lockservice.replay.stays import Step
 from lockservice.replay.timeline import Ending
+from sagas.flows.issue_key import DESK
 from sagas.models import DeadLetter, OutboxEvent, Saga, SagaStatus, SagaStep
 
 FINAL_STATUS = {Step.CANCELLED: "cancelled", Step.NO_SHOW: "no_show", Step.CHECKED_OUT: "checked_out"}
@@ -39,6 +40,33 @@ class Counts:
 
 
 @dataclass
+class VendorShare:
+    """What one vendor had of it. `keys` counts them by kind and then by how they ended; `waiting_most` is the most keys that
+    were seen waiting for the desk at once, `tried` the keys that were presented at its doors, by kind."""
+
+    new_calls_count: int = 0
+    doors_count: int = 0
+    keys_compared_count: int = 0
+    differences_count: int = 0
+    waiting_most: int = 0
+    tried: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Returns it for a person."""
+        keys = "; ".join(
+            f"{kind}: {', '.join(f'{number} {state}' for state, number in sorted(states.items()))}"
+            for kind, states in sorted(self.keys.items())
+        )
+        waited = f", up to {self.waiting_most} waited for the desk" if self.waiting_most else ""
+        tried = f", {sum(self.tried.values())} tried" if self.tried else ""
+        return (
+            f"{self.new_calls_count} requests; {self.doors_count} doors, {self.keys_compared_count} keys equal{tried}, "
+            f"{self.differences_count} differences; {keys}{waited}"
+        )
+
+
+@dataclass
 class Report:
     """The whole outcome. `faults` says in words what does not agree; empty means that everything does."""
 
@@ -50,12 +78,8 @@ class Report:
     seconds: float
     before: Counts
     after: Counts
-    vendor_calls_before: int
-    vendor_calls_after: int
+    vendors: dict[str, VendorShare]
     comparisons_count: int = 0
-    keys_compared_count: int = 0
-    doors_count: int = 0
-    differences_count: int = 0
     events_seen_count: int = 0
     events_repeated_count: int = 0
     faults: list[str] = field(default_factory=list)
@@ -68,15 +92,33 @@ class Report:
     @property
     def new_calls_count(self) -> int:
         """Requests this run made at the vendor."""
-        return self.vendor_calls_after - self.vendor_calls_before
+        return sum(share.new_calls_count for share in self.vendors.values())
 
-    def add_comparison(self, found: Comparison, when: str) -> None:
+    @property
+    def keys_compared_count(self) -> int:
+        """Keys found equal, over all looks."""
+        return sum(share.keys_compared_count for share in self.vendors.values())
+
+    @property
+    def differences_count(self) -> int:
+        """Differences, over all looks."""
+        return sum(share.differences_count for share in self.vendors.values())
+
+    def add_comparisons(self, looks: Mapping[str, Comparison], when: str) -> None:
         """Takes in one look at all doors."""
         self.comparisons_count += 1
-        self.keys_compared_count += found.keys_count
-        self.doors_count = found.doors_count
-        self.differences_count += len(found.differences)
-        self.add_faults("door", [f"{when}: {item.door} {item.what}" for item in found.differences])
+        for vendor, found in looks.items():
+            share = self.vendors[vendor]
+            share.keys_compared_count += found.keys_count
+            share.doors_count = found.doors_count
+            share.differences_count += len(found.differences)
+            share.tried = dict(Counter(share.tried) + Counter(found.tried))
+            self.add_faults("door", [f"{when}: {vendor} {item.door} {item.what}" for item in found.differences])
+
+    def add_waiting(self, waiting: Mapping[str, int]) -> None:
+        """Takes in how many keys wait for the desk now, by vendor."""
+        for vendor, number in waiting.items():
+            self.vendors[vendor].waiting_most = max(self.vendors[vendor].waiting_most, number)
 
     def add_faults(self, what: str, texts: Sequence[str]) -> None:
         """Takes in faults of one sort; of many, the first few and their number."""
@@ -86,7 +128,13 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Returns all of it as plain data."""
-        extra = {"new_events_count": self.new_events_count, "new_calls_count": self.new_calls_count, "agrees": not self.faults}
+        extra = {
+            "new_events_count": self.new_events_count,
+            "new_calls_count": self.new_calls_count,
+            "keys_compared_count": self.keys_compared_count,
+            "differences_count": self.differences_count,
+            "agrees": not self.faults,
+        }
         return {**asdict(self), **extra}
 
     def lines(self) -> list[str]:
@@ -96,11 +144,11 @@ class Report:
         parts = {
             "bookings": f"{self.bookings_count} in {self.told_count} events, {self.steps_count} steps, {self.seconds:.0f} s",
             "keys": f"{told} ({abandoned} of these were called off before they existed)",
-            "vendor": f"{self.new_calls_count} requests in this run",
             "events": f"{self.new_events_count} new, {self.after.events_count} in all",
             "on the bus": f"{self.events_seen_count} events by schema and place, {self.events_repeated_count} repeated",
-            "ledger against doors": f"{self.doors_count} doors, {self.comparisons_count} looks, "
-            f"{self.keys_compared_count} keys equal, {self.differences_count} differences",
+            "ledger against doors": f"{self.comparisons_count} looks, {self.keys_compared_count} keys equal, "
+            f"{self.differences_count} differences",
+            **{vendor: share.line() for vendor, share in self.vendors.items()},
         }
         verdict = "NOT everything agrees:" if self.faults else "everything agrees"
         facts = [f"  {name}: {text}" for name, text in parts.items()]
@@ -119,6 +167,23 @@ def count(tenant_id: str) -> Counts:
             keys=dict(Counter(state for state, _ in keys)),
             failure_codes=dict(Counter(code for _, code in keys if code)),
         )
+
+
+def keys_of(tenant_id: str, vendor: str) -> dict[str, dict[str, int]]:
+    """Counts a vendor's keys by kind and state. Opens a tenant block."""
+    found: dict[str, dict[str, int]] = {}
+    with tenant(tenant_id):
+        rows = KeyCredential.objects.filter(tenant_id=tenant_id, vendor=vendor).values_list("kind", "state")
+        for (kind, state), number in Counter(rows).items():
+            found.setdefault(kind, {})[state] = number
+    return found
+
+
+def waiting(tenant_id: str) -> dict[str, int]:
+    """Counts the keys that wait for the desk, by vendor. Opens a tenant block."""
+    with tenant(tenant_id):
+        rows = KeyCredential.objects.filter(tenant_id=tenant_id, state=State.REQUESTED, waiting_for=DESK)
+        return dict(Counter(rows.values_list("vendor", flat=True)))
 
 
 def last_places(tenant_id: str) -> dict[str, int]:

@@ -69,7 +69,7 @@ _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 SIMULATED_VENDORS: dict[str, list[str]] = {
     vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in ("ttlock", "salto", "assa-abloy", "mock")
 }
-_OF_THE_DEMO = {vendor for systems in DEMO_VENDORS.values() for vendor in systems.values()}
+DEMO_VENDOR_CODES = tuple(dict.fromkeys(vendor for systems in DEMO_VENDORS.values() for vendor in systems.values()))
 SIMULATORS = {
     vendor: {
         "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",
@@ -123,7 +123,7 @@ UP_PROCESSES: list[dict[str, Any]] = [
             "before_seeding": True,
         }
         for vendor, more in SIMULATED_VENDORS.items()
-        if vendor in _OF_THE_DEMO
+        if vendor in DEMO_VENDOR_CODES
     ),
 ]  # fmt: skip
 

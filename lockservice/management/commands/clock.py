@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from devices import simulated
@@ -34,7 +35,7 @@ class Command(BaseCommand):
         if not simulated.vendors():
             raise CommandError("only the demo's clock can be moved; these settings have no simulators")
         state = self._do(options)
-        for vendor in state.silent:
+        for vendor in [vendor for vendor in state.silent if vendor in settings.DEMO_VENDOR_CODES]:
             self.stderr.write(f"the {vendor} simulator does not run; it is told the time when the demo is seeded")
         self.stdout.write(_sentence(state))
 

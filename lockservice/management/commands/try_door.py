@@ -13,6 +13,7 @@ from devices.simulated import NoSimulator
 from lockservice.core import clock
 from lockservice.core.tenancy import queues
 from lockservice.demo import corridor, places
+from lockservice.demo.corridor import FoundDoor
 from vendors.port.simulated import SimulatorRefused, SimulatorUnreachable
 from vendors.port.types import CredentialKind
 
@@ -36,8 +37,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            kind, value, property_id = self._presented(options)
-            door = corridor.find_door(options["tenant"], options["door"], property_id)
+            kind, value, door = self._presented(options)
             answer = corridor.try_door(door, kind, value, options["at"])
         except (corridor.NoKey, corridor.NoSuchDoor, NoSimulator, SimulatorUnreachable, SimulatorRefused) as error:
             raise CommandError(str(error)) from error
@@ -47,29 +47,21 @@ class Command(BaseCommand):
         if not answer.is_open:
             sys.exit(STAYS_SHUT)
 
-    def _presented(self, options: dict[str, Any]) -> tuple[CredentialKind, str, str | None]:
-        property_id = _property_id(options["property"])
+    def _presented(self, options: dict[str, Any]) -> tuple[CredentialKind, str, FoundDoor]:
+        tenant_id, house = options["tenant"], corridor.house_called(options["property"])
         if options["reservation"]:
-            key = corridor.key_of(options["tenant"], options["reservation"])
-            return key.kind, key.value, property_id or key.property_id
+            key = corridor.key_of(tenant_id, options["reservation"])
+            door = corridor.find_door(tenant_id, options["door"], house or key.property_id)
+            is_card = key.kind in corridor.CARDS
+            return key.kind, corridor.card_at(tenant_id, door, key) if is_card else key.value, door
         for name, kind in (
             ("pin", CredentialKind.PIN_CODE),
             ("card", CredentialKind.RFID_CARD),
             ("phone", CredentialKind.MOBILE_APP),
         ):
             if options[name]:
-                return kind, options[name], property_id
+                return kind, options[name], corridor.find_door(tenant_id, options["door"], house)
         raise CommandError("nothing to present")
-
-
-def _property_id(name: str | None) -> str | None:
-    """A house of the demo by any of its names; of other tenants, the property's id."""
-    if not name:
-        return None
-    try:
-        return places.house_named(name).property_id
-    except LookupError:
-        return name
 
 
 def _hotel_now() -> datetime:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from devices import simulated
@@ -40,7 +41,11 @@ class Command(BaseCommand):
         pace = parser.add_mutually_exclusive_group()
         pace.add_argument("--speed", type=float, help="hotel seconds a real second, such as 3600")
         pace.add_argument("--as-fast", action="store_true", help="as fast as it goes (default)")
-        parser.add_argument("--vendor", default="", help="which simulator; default: the first of the settings")
+        parser.add_argument("--vendor", default="", help="which vendor's locks; default: the first of the settings")
+        parser.add_argument(
+            "--spread", metavar="VENDORS", nargs="?", const="",
+            help="share the rooms among these vendors, such as ttlock,salto; without a list: those of the demo",
+        )  # fmt: skip
         parser.add_argument("--tenant", help="the tenant's id; default: one of the file's own")
         parser.add_argument(
             "--simulator", help="ADDRESS,CONTROL of a simulator that runs, such as 127.0.0.1:7001,http://127.0.0.1:7002"
@@ -101,17 +106,32 @@ def _request(rows: list[Booking], options: dict[str, Any]) -> Request:
     known = simulated.vendors()
     if not known:
         raise CommandError("a replay needs simulators, which these settings do not have")
+    vendors = _vendors(options, known)
     place = None
     if options["simulator"]:
         address, comma, control = options["simulator"].partition(",")
         if not comma:
             raise CommandError("--simulator takes ADDRESS,CONTROL")
+        if len(vendors) > 1:
+            raise CommandError("--simulator takes the place of one vendor's; leave --spread out")
         place = SimulatorPlace(address, control)
     return Request(
         bookings=rows,
-        vendor=options["vendor"] or known[0],
+        vendors=vendors,
         tenant_id=options["tenant"],
         place=place,
         speed=options["speed"],
         runners=options["runners"],
     )
+
+
+def _vendors(options: dict[str, Any], known: tuple[str, ...]) -> tuple[str, ...]:
+    if options["spread"] is None:
+        return (options["vendor"] or known[0],)
+    if options["vendor"]:
+        raise CommandError("give --vendor or --spread")
+    named = tuple(filter(None, options["spread"].split(","))) or settings.DEMO_VENDOR_CODES
+    strangers = [vendor for vendor in named if vendor not in known]
+    if strangers or len(set(named)) < len(named):
+        raise CommandError(f"--spread takes vendors with a simulator, each once: {', '.join(known)}")
+    return named
