@@ -8,9 +8,21 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from devices.secret_models import (  # noqa: F401 - Django finds an application's tables here
+    BreakGlass,
+    BreakGlassStep,
+    SecretDue,
+    SecretFingerprint,
+    SecretRotation,
+)
+
 
 class VendorInstallation(models.Model):
-    """One vendor set up at one property. Settings and secrets are sealed; limits None mean the vendor's own.
+    """One vendor set up at one property. Limits None mean the vendor's own.
+
+    settings_sealed is sealed under the row's data key, which data_key_wrapped holds wrapped by the key-encryption key of
+    data_key_name. secret_versions maps the adapter's field (`client_secret`, `client_secret_next`) to the version in the secret
+    store; secrets_sealed is where secrets were before the store, and empty since the row was sealed anew.
 
     lane_width bounds parallel calls where the vendor has no serial gateway; calls_per_minute and calls_per_month are limits.
     firmware_minimum is the oldest firmware its locks should have; empty: not watched.
@@ -24,6 +36,10 @@ class VendorInstallation(models.Model):
     label = models.CharField(max_length=120)
     settings_sealed = models.BinaryField()
     secrets_sealed = models.BinaryField(null=True)
+    data_key_wrapped = models.BinaryField(null=True)
+    data_key_name = models.CharField(max_length=300, blank=True)
+    data_key_made_at = models.DateTimeField(null=True)
+    secret_versions = models.JSONField(default=dict, blank=True)
     lane_width = models.PositiveSmallIntegerField(null=True)
     calls_per_minute = models.PositiveIntegerField(null=True)
     calls_per_month = models.PositiveIntegerField(null=True)

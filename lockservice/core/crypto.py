@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 KEY_ID = 1
-PURPOSES = frozenset({"lock-config", "vendor-ref", "webhook-secret", "offline-cert", "guest-pii", "artifact"})
+PURPOSES = frozenset({"lock-config", "vendor-ref", "webhook-secret", "offline-cert", "guest-pii", "artifact", "vendor-secret"})
 
 
 class SealBroken(Exception):

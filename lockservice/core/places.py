@@ -13,11 +13,15 @@ from django.db import models
 
 
 class Tenant(models.Model):
-    """A hotel company. Its row is visible to itself only."""
+    """A hotel company. Its row is visible to itself only.
+
+    config_key_name is its own key-encryption key (a Cloud KMS resource name), empty where it uses the service's.
+    """
 
     tenant_id = models.CharField(max_length=64, primary_key=True)
     name = models.CharField(max_length=200)
     active = models.BooleanField(default=True)
+    config_key_name = models.CharField(max_length=300, blank=True)
 
     def __str__(self) -> str:
         return self.name

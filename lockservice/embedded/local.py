@@ -7,6 +7,8 @@ system's temporary directory when the path would not fit into a Unix socket addr
 Layout::
 
     keys/data.key      key for sealed columns: exactly 32 random bytes
+    keys/kek/          key-encryption keys, a file for each version
+    secret-store/      vendor secrets, sealed, a file for each version
     secrets/<name>     generated passwords and keys, mode 0600
     run/               ports, process ids, lock files, sockets
     log/               one file for each process
@@ -77,6 +79,14 @@ class LocalDirectory:
     @property
     def data_key_file(self) -> Path:
         return self.keys / "data.key"
+
+    @property
+    def key_encryption_folder(self) -> Path:
+        return self.keys / "kek"
+
+    @property
+    def secret_store_folder(self) -> Path:
+        return self.root / "secret-store"
 
     def prepare(self) -> LocalDirectory:
         """Make the folders and the data key if they are missing; safe to repeat and in parallel.

@@ -225,6 +225,20 @@ CELERY_BEAT_SCHEDULE = {
 }
 CELERY_TIMEZONE = "UTC"
 
+# --- Keys and secrets -------------------------------------------------------------------------
+
+# Key-encryption keys: `file` (a folder) or `kms`; CONFIG_KEY_NAME is the service's own, a tenant may have another.
+KEY_ENCRYPTION = os.environ.get("LOCK_KEY_ENCRYPTION", "file")
+KEK_FOLDER = os.environ.get("LOCK_KEK_FOLDER", "")
+CONFIG_KEY_NAME = os.environ.get("LOCK_CONFIG_KEY", "lock-config")
+KMS_ENDPOINT = os.environ.get("LOCK_KMS_ENDPOINT", "")
+# Vendor secrets: `file` (a folder) or `google`. Locations pin the replicas to regions.
+SECRET_STORE = os.environ.get("LOCK_SECRET_STORE", "file")
+SECRET_STORE_FOLDER = os.environ.get("LOCK_SECRET_STORE_FOLDER", "")
+SECRETS_PROJECT = os.environ.get("LOCK_SECRETS_PROJECT", "")
+SECRETS_LOCATIONS = [place for place in os.environ.get("LOCK_SECRETS_LOCATIONS", "").split(",") if place]
+SECRETS_ENDPOINT = os.environ.get("LOCK_SECRETS_ENDPOINT", "")
+
 # --- Logs -------------------------------------------------------------------------------------
 
 LOGGING = logs.configure(os.environ.get("LOCK_LOG_LEVEL", "INFO"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vendors.port.manifest import LaneRule, VendorManifest
+from vendors.port.manifest import LaneRule, SecretRule, VendorManifest
 from vendors.port.types import CredentialKind, LockCapabilities
 
 MANIFEST = VendorManifest(
@@ -54,6 +54,7 @@ MANIFEST = VendorManifest(
         "webhook_secret",
         "webhook_secret_next",
     ),
+    secret_rules={"username": SecretRule(every_days=None, is_secret=False)},
     simulator="vendors.assa_abloy.simulator",
     simulated="vendors.assa_abloy.simulated:open_control",
 )

@@ -34,12 +34,26 @@ class CardsBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SecretRule:
+    """How one of a vendor's secrets lives. `every_days` is how often it is rotated, None for never by itself (a name, or a key
+    made at pairing). `is_secret` is False for what others may know, such as a user's name. `with_name` is the secret it must be
+    changed together with. `tenant_wide` allows one value at several properties of one tenant, where the vendor cannot scope it
+    to a property."""
+
+    every_days: int | None = 90
+    is_secret: bool = True
+    with_name: str = ""
+    tenant_wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class VendorManifest:
     """A vendor as the registry sees it. `adapter` is `module:function` of an AdapterFactory; `simulator` a module with
     `main(argv)`, or None; `simulated` is `module:function` of the SimulatorFactory that opens its control port. `lane_width`
     bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
     installation states none; None where there is none. `calls_per_second` is there where the vendor counts seconds: no
     second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a person at the desk, so no booking event encodes them.
+    `secret_rules` are those of its secrets that differ from the usual rule; a secret `…_next` is valid beside its first one.
     `secret_names` and `setting_names` are what an installation must provide. `cards_by` says what a desk kind needs beside the
     person; `virtual_desk` is `module:function` of the DeskDriverFactory for the simulated encoder."""
 
@@ -59,6 +73,7 @@ class VendorManifest:
     cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
+    secret_rules: Mapping[str, SecretRule] = field(default_factory=dict)
     simulator: str | None = None
     simulated: str | None = None
     virtual_desk: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vendors.port.manifest import LaneRule, VendorManifest
+from vendors.port.manifest import LaneRule, SecretRule, VendorManifest
 from vendors.port.types import CredentialKind, LockCapabilities
 
 from .manifest_code import CODE
@@ -48,6 +48,11 @@ MANIFEST = VendorManifest(
         "webhook_secret",
         "webhook_secret_next",
     ),
+    # A certificate is due before it ends; a new one has a new key.
+    secret_rules={
+        "connector_cert": SecretRule(every_days=365, is_secret=False, with_name="connector_key"),
+        "connector_key": SecretRule(every_days=365, with_name="connector_cert"),
+    },
     simulator="vendors.salto.simulator",
     simulated="vendors.salto.simulated:open_control",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vendors.port.manifest import LaneRule, VendorManifest
+from vendors.port.manifest import LaneRule, SecretRule, VendorManifest
 from vendors.port.types import CredentialKind, LockCapabilities
 
 MANIFEST = VendorManifest(
@@ -44,6 +44,7 @@ MANIFEST = VendorManifest(
         "webhook_secret",
         "webhook_secret_next",
     ),
+    secret_rules={"username": SecretRule(every_days=None, is_secret=False)},
     simulator="vendors.ttlock.simulator",
     simulated="vendors.ttlock.simulated:open_control",
     door_capacity={CredentialKind.PIN_CODE: 250, CredentialKind.RFID_CARD: 1000},
