@@ -13,6 +13,9 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -26,7 +29,7 @@ from devices import adapters, breaker, breaker_rules, call_counts
 from lockservice.core import tenancy
 from sagas import claims
 from sagas.alerts import NewAlert, raise_alerts
-from sagas.flows import bulk_revoke, follow_booking, settle_plan, settle_record
+from sagas.flows import bulk_revoke, clock_again, decommission, follow_booking, settle_plan, settle_record
 from sagas.models import SagaStatus
 from sagas.steps import Answer, Call, StepContext, Work, act
 from vendors.port.types import Outcome
@@ -34,9 +37,9 @@ from vendors.port.types import Outcome
 log = structlog.get_logger(__name__)
 
 BATCH = 50
-POOL = 64
-RESERVED = 12
-"""Of the pool's threads, those kept for priority 0."""
+POOL = 128
+RESERVED_SHARE = 0.2
+"""The part of the pool's threads that is kept for priority 0."""
 RENEW_S = 2.0
 IDLE_S = (0.02, 0.2)
 """Shortest and longest pause when nothing is due; settings.IDLE_MAX_S may shorten both."""
@@ -44,6 +47,28 @@ LANES_AT_ONCE = 64
 RELEASE_S = 0.1
 OUTAGE = (OperationalError, InterfaceError)
 """The database is away, restarts, or chose us as a deadlock's victim: the same round may be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A flow that goes over many keys, `page_size` a transaction, `rounds` times with a pause in between."""
+
+    next_page: Callable[[str, dict[str, Any]], list[str]]
+    run_page: Callable[[KeyBatch, Work], None]
+    page_size: int
+    rounds: int = 1
+    pause_s: float = 0.0
+
+
+_WALKS = {
+    bulk_revoke.FLOW: Walk(bulk_revoke.next_page, bulk_revoke.run_page, bulk_revoke.PAGE),
+    decommission.FLOW: Walk(
+        decommission.next_page, decommission.run_page, decommission.PAGE, decommission.ROUNDS, decommission.PAUSE_S
+    ),
+    clock_again.FLOW: Walk(
+        clock_again.next_page, clock_again.run_page, clock_again.PAGE, clock_again.ROUNDS, clock_again.PAUSE_S
+    ),
+}
 
 
 class Runner:
@@ -74,6 +99,7 @@ class Runner:
         self._released = 0.0
         self._woken = 0.0
         self._in_doubt = False
+        self._turn = 0
         self._idle_s = tuple(min(pause, settings.IDLE_MAX_S) for pause in IDLE_S)
         self.steps = 0
 
@@ -95,7 +121,7 @@ class Runner:
                 continue
             if busy:
                 pause = self._idle_s[0]
-            elif drain and not self._flying and not self._unrecorded:
+            elif drain and self._drained():
                 break
             else:
                 pause = min(self._idle_s[1], pause * 1.5)
@@ -116,6 +142,14 @@ class Runner:
             return True
         return bool(recorded or planned)
 
+    def _drained(self) -> bool:
+        """Whether nothing is in flight and no lane held has anything due: a round does not offer every lane a place."""
+        if self._flying or self._unrecorded:
+            return False
+        self._released = 0.0
+        self._release_idle()
+        return not self._lanes
+
     def _claim_and_plan(self) -> int:
         if time.monotonic() - self._woken >= self._idle_s[0]:
             with tenancy.queues():  # a transaction of its own: it locks sagas before any credential, acts the other way round
@@ -135,26 +169,37 @@ class Runner:
 
     def _slots(self) -> tuple[dict[str, tuple[int, int]], list[str]]:
         """How many sagas each lane may take now. One of every wide lane's places, and a part of the pool, is kept for
-        priority 0."""
+        priority 0. What the pool has free is shared out evenly, a different lane first each round: whether a lane has work
+        is not known here, so a quiet lane must not keep a busy one waiting."""
         in_lane = self._in_hand()
         free = self._pool_size - len(self._flying)
+        spare = max(0, free - int(self._pool_size * RESERVED_SHARE))
+        share = max(1, min(BATCH, 2 * spare // max(1, len(self._lanes))))
         slots: dict[str, tuple[int, int]] = {}
-        urgent, given = [], 0
-        for lane, (token, width) in self._lanes.items():
+        urgent: list[str] = []
+        for lane, (token, width) in self._in_turn():
             if lane.endswith(":internal"):  # calls no vendor, so it takes no thread from the others
                 slots[lane] = (token, BATCH)
                 continue
-            places = min(width - in_lane[lane], free, BATCH)
-            if places <= 0 or given >= BATCH * 2:
+            places = width - in_lane[lane]
+            if width > 1:
+                places -= 1  # the last place is for priority 0
+            if in_lane[lane] >= width or free <= 0:
                 continue
-            kept = free <= RESERVED or (width > 1 and places == 1)
-            if width > 1 and not kept:
-                places = max(1, places - 1)
-            if kept:
+            taken = min(places, share, spare)
+            if taken <= 0:
                 urgent.append(lane)
-            slots[lane] = (token, places)
-            given += places
+                taken = 1
+            else:
+                spare -= taken
+            slots[lane] = (token, taken)
         return slots, urgent
+
+    def _in_turn(self) -> list[tuple[str, tuple[int, int]]]:
+        lanes = list(self._lanes.items())
+        self._turn += 1
+        first = self._turn % max(1, len(lanes))
+        return lanes[first:] + lanes[:first]
 
     def _in_hand(self) -> Counter[str]:
         """How many steps of each lane are at a vendor, or back and not recorded yet; such a lane must not be given back."""
@@ -191,7 +236,7 @@ class Runner:
         calls: list[tuple[Work, Call]] = []
         tenancy.switch_to_tenant(tenant_id)
         for work in internal:
-            _run_internal(work, tenant_id, hotel_now)
+            _run_internal(work, tenant_id, hotel_now, real_now)
         if keyed:
             context = self._context(tenant_id, keyed, hotel_now, real_now)
             acting = {key.acting_saga for key in context.batch.keys.values() if key.acting_saga}
@@ -334,26 +379,38 @@ class Runner:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run_internal(work: Work, tenant_id: str, hotel_now: object) -> None:
+def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: datetime) -> None:
     """Runs a flow that calls no vendor, inside the tenant's block."""
     if work.flow == follow_booking.NO_SHOW_FLOW:
         rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
         row = next(iter(rows), None)
-        batch = KeyBatch.load_stays(tenant_id, [work.reservation_id or ""], hotel_now)  # type: ignore[arg-type]
+        batch = KeyBatch.load_stays(tenant_id, [work.reservation_id or ""], hotel_now)
         follow_booking.run_no_show(batch, row, work.id, work.cause)
         batch.flush()
         work.status = SagaStatus.DONE.value
         return
-    if work.flow == bulk_revoke.FLOW:
-        page = bulk_revoke.next_page(tenant_id, work.args)
-        batch = KeyBatch.load(tenant_id, page, hotel_now)  # type: ignore[arg-type]
-        bulk_revoke.run_page(batch, work)
-        batch.flush()
-        work.step += 1
-        work.args = {**work.args, "after": page[-1]} if page else work.args
-        work.status = SagaStatus.DUE.value if len(page) == bulk_revoke.PAGE else SagaStatus.DONE.value
+    walk = _WALKS.get(work.flow)
+    if walk is None:
+        raise LookupError(f"no flow {work.flow}")
+    page = walk.next_page(tenant_id, work.args)
+    batch = KeyBatch.load(tenant_id, page, hotel_now)
+    walk.run_page(batch, work)
+    batch.flush()
+    work.step += 1
+    _turn_page(walk, work, page, real_now)
+
+
+def _turn_page(walk: Walk, work: Work, page: Sequence[str], real_now: datetime) -> None:
+    """Goes on after the page's last key, or to the walk's next round, or ends it."""
+    if len(page) == walk.page_size:
+        work.args, work.status = {**work.args, "after": page[-1]}, SagaStatus.DUE.value
         return
-    raise LookupError(f"no flow {work.flow}")
+    walked = int(work.args.get("round", 1))
+    if walked >= walk.rounds:
+        work.status = SagaStatus.DONE.value
+        return
+    work.args = {**work.args, "after": "", "round": walked + 1}
+    work.status, work.due_at = SagaStatus.RETRY.value, real_now + timedelta(seconds=walk.pause_s * settings.RETRY_SCALE)
 
 
 def _flush(context: StepContext) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from sagas import acts
-from sagas.runner import RESERVED, Runner
+from sagas.runner import Runner
 from tests.flows.conftest import events, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
@@ -93,11 +95,24 @@ def test_two_doors_that_refuse_digits_in_one_answer_cost_one_draw(database: str,
 
 
 def test_the_last_threads_are_kept_for_security_in_narrow_lanes_too() -> None:
-    runner = Runner(pool_size=RESERVED)
+    runner = Runner(pool_size=10)
+    runner._flying = {Future(): SimpleNamespace(lane="vad_2:") for _ in range(8)}  # type: ignore[misc]
     runner._lanes = {"vad_1:gw1": (1, 1), "vad_1:": (1, 8), "tnt_1:internal": (1, 1)}
     slots, urgent = runner._slots()
     assert set(urgent) == {"vad_1:gw1", "vad_1:"}
     assert set(slots) == {"vad_1:gw1", "vad_1:", "tnt_1:internal"}
+
+
+def test_lanes_that_may_be_quiet_leave_places_to_those_behind_them() -> None:
+    runner = Runner()
+    runner._lanes = {f"vad_{n}:": (1, 50) for n in range(60)}
+    given: set[str] = set()
+    for _ in range(60):
+        slots, urgent = runner._slots()
+        assert set(slots) == set(runner._lanes)  # for security every lane has a place in every round
+        assert sum(places for lane, (_, places) in slots.items() if lane not in urgent) <= 103
+        given |= set(slots) - set(urgent)
+    assert given == set(runner._lanes)
 
 
 def test_held_internal_lanes_stop_no_lane_behind_them() -> None:
