@@ -21,13 +21,16 @@ from devices.health_rules import (
     weigh,
 )
 from devices.models import DeviceReading, LockDevice
-from sagas import outbox
+from sagas import intake, outbox
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.events.instants import format_instant
 from sagas.events.subjects import Subject
+from sagas.intake import Start
 from sagas.outbox import Cause, Emission
 
 RUNBOOK = "lock/device-health"
+CLOCK_AGAIN = "clock_again"
+"""The flow that gives keys their whole windows back once a lock's clock is right again."""
 KEPT = timedelta(days=90)
 """How long readings are kept; as operational events."""
 
@@ -47,10 +50,13 @@ def observe(tenant_id: str, readings: Mapping[str, Reading], now: datetime) -> l
     crossed: list[tuple[str, Crossing]] = []
     emissions: list[Emission] = []
     alerts: list[NewAlert] = []
+    starts: list[tuple[Start, Cause]] = []
     for row in rows:
         reading = readings[row.id]
-        seen_before = row.last_seen_at
+        seen_before, was_off, skew_before = row.last_seen_at, row.standing.get("clock"), row.clock_skew_ms
         row.standing, crossings = weigh(row.standing, reading, row.installation.firmware_minimum)
+        if was_off and not row.standing.get("clock"):
+            starts.append(_clock_again(row, skew_before or 0, real_now))
         _take(row, reading, real_now)
         for crossing in crossings:
             for subject, data in _events(row, crossing, seen_before, now):
@@ -61,6 +67,7 @@ def observe(tenant_id: str, readings: Mapping[str, Reading], now: datetime) -> l
     DeviceReading.objects.bulk_create([_history(row, readings[row.id], now) for row in rows])
     outbox.write(tenant_id, emissions, now)
     raise_alerts(tenant_id, alerts, now)
+    intake.start(tenant_id, starts, now)
     return crossed
 
 
@@ -79,6 +86,16 @@ def emission(row: LockDevice, subject: Subject, data: Mapping[str, Any]) -> Emis
     """Makes the next event of a locked device; the caller saves the row's event_sequence and writes the event."""
     row.event_sequence += 1
     return Emission(outbox.new_event_id(), subject.value, row.id, row.event_sequence, data, Cause(correlation_id=row.id))
+
+
+def _clock_again(row: LockDevice, skew_ms: int, real_now: datetime) -> tuple[Start, Cause]:
+    start = Start(
+        flow=CLOCK_AGAIN,
+        key=intake.own_key("clock-again", row.id, real_now.isoformat()),
+        lane=intake.internal_lane(row.tenant_id),
+        args={"deviceId": row.id, "skewMs": skew_ms},
+    )
+    return start, Cause(correlation_id=row.id)
 
 
 def _take(row: LockDevice, reading: Reading, real_now: datetime) -> None:

@@ -11,15 +11,13 @@ breaker is not closed or the quota is spent.
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import connection
 
-from devices import adapters, breaker, breaker_rules, call_counts, health
+from devices import adapters, breaker, breaker_rules, call_counts, health, lane_hold, read_back
 from devices.health_rules import Reading, Source, is_missed
 from devices.models import LockDevice
 from devices.selectors import DeviceFacts, InstallationFacts, installation, lane_of, property_devices
@@ -27,6 +25,7 @@ from lockservice.core import clock, tenancy
 from vendors.port.errors import DeviceNotPaired, LockError, Reason
 from vendors.port.manifest import LaneRule
 from vendors.port.protocol import LockPort
+from vendors.port.types import DeviceRecord
 
 INTERVAL_S = 900.0
 QUOTA_SHARE = 0.1
@@ -34,12 +33,12 @@ MONTH_S = 30 * 86_400.0
 CHECKS_MIN = 2
 CHECKS_SHARE = 0.1
 """Of an installation's locks, how many are looked at live in one poll; at least CHECKS_MIN."""
+DOUBTED_MAX = 5
+"""Of how many locks at once the battery or clock is looked at because a push told of it."""
 MAX_S = 20.0
 """After this time a poll starts no further check. A check through a gateway may itself last 75 s."""
 RETRY_S = 120.0
 LEASE_S = 300.0
-LANE_LEASE_S = 8
-"""As a runner's. Should this process die in a check, the gateway's work goes on after that."""
 
 ALL = 1_000_000
 
@@ -64,6 +63,7 @@ class _Target:
     facts: InstallationFacts
     port: LockPort
     devices: tuple[DeviceFacts, ...]
+    claims: tuple[DeviceRecord, ...] = ()
 
 
 def poll_due(max_s: float = MAX_S, only: Sequence[str] | None = None) -> list[Report]:
@@ -95,9 +95,11 @@ def poll(tenant_id: str, installation_id: str, *, checks: int | None = None, unt
     with adapters.tally() as tally:
         if _list(target, report):
             wanted = checks if checks is not None else max(CHECKS_MIN, int(len(target.devices) * CHECKS_SHARE))
-            for device in _neediest(target)[:wanted]:
+            doubted = _doubted(target)
+            for device in _neediest(target, first=doubted)[: max(wanted, min(len(doubted), DOUBTED_MAX))]:
                 if time.monotonic() > ends or not _check(target, device, report):
                     break
+            _settle_claims(target, ends)
     report.calls = tally.calls
     report.pause_s = _pause_s(target.facts, report)
     _account(target, report)
@@ -117,12 +119,9 @@ def _target(tenant_id: str, report: Report) -> _Target | str:
         limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
         if call_counts.is_spent(tenant_id, facts, limit, now):
             return "quota"
-        try:
-            port = adapters.port_of(tenant_id, facts)
-        except ValueError:
-            return "settings"
+        port = adapters.port_of(tenant_id, facts)
         here = tuple(d for d in property_devices(tenant_id, facts.property_id) if d.installation_id == facts.id)
-        return _Target(tenant_id, facts, port, here)
+        return _Target(tenant_id, facts, port, here, tuple(read_back.waiting_states(tenant_id, facts.id)))
 
 
 def _list(target: _Target, report: Report) -> bool:
@@ -141,12 +140,44 @@ def _list(target: _Target, report: Report) -> bool:
     }
     report.listed = len(readings)
     _observe(target, readings, report)
+    _observe(target, _confirmed(target, readings), report)
     return True
+
+
+def _confirmed(target: _Target, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+    """Returns a second reading for the locks whose coming or going a push told and the vendor's list shows as well."""
+    by_external = {device.external_id: device.id for device in target.devices}
+    found: dict[str, Reading] = {}
+    with tenancy.tenant(target.tenant_id):
+        for claim in target.claims:
+            for external_id in read_back.reached_ids(target.tenant_id, target.facts.id, claim):
+                device_id = by_external.get(external_id, "")
+                listed = readings.get(device_id)
+                if listed is not None and claim.online is not None and listed.online == claim.online:
+                    found[device_id] = Reading(Source.PUSH, claim.online)
+    return found
+
+
+def _doubted(target: _Target) -> set[str]:
+    """Returns the locks of whose battery or clock a push told: the list may not say, so they are looked at first."""
+    told = [claim for claim in target.claims if claim.online is None]
+    if not told:
+        return set()
+    with tenancy.tenant(target.tenant_id):
+        named = {name for claim in told for name in read_back.reached_ids(target.tenant_id, target.facts.id, claim)}
+    return {device.id for device in target.devices if device.external_id in named}
+
+
+def _settle_claims(target: _Target, ends: float) -> None:
+    """Ends the pushes that waited for this poll; when it ran out of time they wait for the next."""
+    if target.claims and time.monotonic() <= ends:
+        with tenancy.tenant(target.tenant_id):
+            read_back.settle_states(target.tenant_id, target.facts.id, clock.now())
 
 
 def _check(target: _Target, device: DeviceFacts, report: Report) -> bool:
     """Looks at one lock live; False when the poll should end."""
-    with _gateway(target, device) as free:
+    with lane_hold.held(_lane(target, device)) as free:
         if not free:
             return True
         try:
@@ -167,7 +198,7 @@ def _check(target: _Target, device: DeviceFacts, report: Report) -> bool:
 
 
 def _note_error(report: Report, error: LockError) -> None:
-    report.outcome = "throttled" if error.throttled else "unreachable"
+    report.outcome = "throttled" if error.throttled else "settings" if error.reason is Reason.SETTINGS else "unreachable"
     report.pause_s = max(RETRY_S, error.retry_after_s or 0.0)
     heard = breaker_rules.heard(report.installation_id, "", None, error)
     if heard is not None:
@@ -179,11 +210,14 @@ def _observe(target: _Target, readings: dict[str, Reading], report: Report) -> N
         report.crossed += len(health.observe(target.tenant_id, readings, clock.now()))
 
 
-def _neediest(target: _Target) -> list[DeviceFacts]:
-    """Returns the devices in the order in which they should be looked at."""
+def _neediest(target: _Target, first: Collection[str] = ()) -> list[DeviceFacts]:
+    """Returns the devices in the order in which they should be looked at; `first` come before all others."""
     with tenancy.tenant(target.tenant_id):
         rows = LockDevice.objects.filter(tenant_id=target.tenant_id, id__in=[device.id for device in target.devices])
-        known = {row.id: (not is_missed(row.standing), row.checked_at is not None, row.checked_at, row.id) for row in rows}
+        known = {
+            row.id: (row.id not in first, not is_missed(row.standing), row.checked_at is not None, row.checked_at, row.id)
+            for row in rows
+        }
     return sorted((device for device in target.devices if device.id in known), key=lambda device: known[device.id])
 
 
@@ -193,6 +227,8 @@ def _account(target: _Target, report: Report) -> None:
         call_counts.add(target.tenant_id, {report.installation_id: call_counts.Counted(calls=report.calls)}, now)
         breaker.note(target.tenant_id, report.said, now, _real_now())
         health.forget_old(target.tenant_id, [device.id for device in target.devices], now)
+        if report.outcome == "polled" and read_back.waiting_states(target.tenant_id, report.installation_id):
+            report.pause_s = min(report.pause_s, read_back.LOOK_AGAIN_S)
 
 
 def _pause_s(facts: InstallationFacts, report: Report) -> float:
@@ -202,41 +238,12 @@ def _pause_s(facts: InstallationFacts, report: Report) -> float:
     return max(least, report.calls * MONTH_S / (limit * QUOTA_SHARE)) if limit else least
 
 
-@contextmanager
-def _gateway(target: _Target, device: DeviceFacts) -> Iterator[bool]:
-    """Holds the gateway's lane for the time of a check, if it is free and has no work; gives whether it is held."""
+def _lane(target: _Target, device: DeviceFacts) -> str | None:
+    """Returns the lane of the gateway a live look goes through, None where it goes through none."""
     manifest = adapters.manifest(target.facts.vendor)
     if manifest.lane is not LaneRule.GATEWAY or not device.gateway or not device.has_remote:
-        yield True
-        return
-    lane, _ = lane_of(target.facts, manifest, device.gateway)
-    owner = uuid.uuid4().hex
-    free = _take_lane(lane, owner)
-    try:
-        yield free
-    finally:
-        if free:
-            _free_lane(lane, owner)
-
-
-def _take_lane(lane: str, owner: str) -> bool:
-    """A lane that no saga ever used has no row, and nobody to disturb."""
-    with tenancy.queues(), connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE sagas_lane SET token = token + 1, owner = %s, lease_until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE key = %s AND (lease_until IS NULL OR lease_until < clock_timestamp()) AND NOT EXISTS"
-            " (SELECT 1 FROM sagas_saga s WHERE s.lane = sagas_lane.key AND s.status IN ('due', 'running'))",
-            [owner, LANE_LEASE_S, lane],
-        )
-        if cursor.rowcount:
-            return True
-        cursor.execute("SELECT 1 FROM sagas_lane WHERE key = %s", [lane])
-        return cursor.fetchone() is None
-
-
-def _free_lane(lane: str, owner: str) -> None:
-    with tenancy.queues(), connection.cursor() as cursor:
-        cursor.execute("UPDATE sagas_lane SET lease_until = NULL, owner = '' WHERE key = %s AND owner = %s", [lane, owner])
+        return None
+    return lane_of(target.facts, manifest, device.gateway)[0]
 
 
 def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:

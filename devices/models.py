@@ -8,6 +8,7 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from devices.record_models import RecordPoll  # noqa: F401 - Django finds an application's tables here
 from devices.secret_models import (  # noqa: F401 - Django finds an application's tables here
     BreakGlass,
     BreakGlassStep,
@@ -39,6 +40,7 @@ class VendorInstallation(models.Model):
     data_key_wrapped = models.BinaryField(null=True)
     data_key_name = models.CharField(max_length=300, blank=True)
     data_key_made_at = models.DateTimeField(null=True)
+    data_key_wrapped_at = models.DateTimeField(null=True)
     secret_versions = models.JSONField(default=dict, blank=True)
     lane_width = models.PositiveSmallIntegerField(null=True)
     calls_per_minute = models.PositiveIntegerField(null=True)
@@ -46,6 +48,8 @@ class VendorInstallation(models.Model):
     firmware_minimum = models.CharField(max_length=40, blank=True)
     version = models.PositiveIntegerField(default=1)
     active = models.BooleanField(default=True)
+    decommissioned_at = models.DateTimeField(null=True)
+    decommissioned_by = models.CharField(max_length=64, blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "id"], name="installation_in_tenant")]
@@ -60,7 +64,8 @@ class LockDevice(models.Model):
 
     gateway names the serial lane, empty where there is none; digits are those its keypad has; clock_skew_ms is lock minus true
     time; battery_percent 0 to 100. last_seen_at and checked_at (last live check) are real time. standing holds the thresholds
-    crossed (devices.health_rules); event_sequence counts the device's events, gap-free.
+    crossed (devices.health_rules); event_sequence counts the device's events, gap-free. decommissioned_at (hotel's time) is
+    there once somebody took it out of service for good.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -85,6 +90,8 @@ class LockDevice(models.Model):
     standing = models.JSONField(default=dict, blank=True)
     event_sequence = models.PositiveIntegerField(default=0)
     active = models.BooleanField(default=True)
+    decommissioned_at = models.DateTimeField(null=True)
+    decommissioned_by = models.CharField(max_length=64, blank=True)
 
     class Meta:
         constraints = [
@@ -106,6 +113,8 @@ class CallCount(models.Model):
     installation_id = models.CharField(max_length=64)
     month = models.CharField(max_length=7)
     calls = models.BigIntegerField(default=0)
+    issues = models.BigIntegerField(default=0)
+    revokes = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id", "month"], name="call_count_once")]
@@ -128,8 +137,6 @@ class Breaker(models.Model):
     probe_until = models.DateTimeField(null=True)
     event_sequence = models.PositiveIntegerField(default=0)
     changed_at = models.DateTimeField(null=True)
-    issues = models.BigIntegerField(default=0)
-    revokes = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [
@@ -194,8 +201,10 @@ class WebhookAddress(models.Model):
 class VendorWebhook(models.Model):
     """A push that was taken in: what it says, never its body. `records` are the attempts in it, without code or card number.
 
-    status: due, done or dead; due_at is real time. outcome: applied, duplicate or ignored. received_at and processed_at are the
-    hotel's time.
+    `states` is what it says of locks. is_proven says whether the vendor signed it, has_log whether it can be asked who tried a
+    door. What is not proven, or contradicts our books, waits (held) until the vendor was asked. status: due, held, done or
+    dead. due_at is real time: when it is worked on, of a held one when it is given up. outcome: applied, duplicate or ignored.
+    received_at and processed_at are the hotel's time.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -205,6 +214,9 @@ class VendorWebhook(models.Model):
     external_event_id = models.CharField(max_length=256)
     type = models.CharField(max_length=64)
     records = models.JSONField(default=list)
+    states = models.JSONField(default=list)
+    is_proven = models.BooleanField(default=True)
+    has_log = models.BooleanField(default=True)
     received_at = models.DateTimeField()
     status = models.CharField(max_length=6, default="due")
     due_at = models.DateTimeField()
@@ -215,25 +227,29 @@ class VendorWebhook(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=models.Q(status__in=["due", "done", "dead"]), name="webhook_status_known"),
+            models.CheckConstraint(condition=models.Q(status__in=["due", "held", "done", "dead"]), name="webhook_status_known"),
         ]
         indexes = [
-            models.Index(fields=["due_at"], condition=models.Q(status="due"), name="webhook_due"),
+            models.Index(fields=["due_at"], condition=models.Q(status__in=["due", "held"]), name="webhook_open"),
             models.Index(fields=["tenant_id", "installation_id", "received_at"], name="webhook_by_age"),
         ]
 
 
 class WebhookReplay(models.Model):
-    """A push's id, so that the same push counts once. Kept longer than any vendor repeats; seen_at is real time."""
+    """A push's id, so that the same push counts once. Kept longer than any vendor repeats; seen_at is real time.
+
+    Ids are an installation's own: two houses' servers of one vendor count from the same number.
+    """
 
     tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64, default="")
     vendor = models.CharField(max_length=40)
     external_event_id = models.CharField(max_length=256)
     seen_at = models.DateTimeField()
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["tenant_id", "vendor", "external_event_id"], name="webhook_replay_once"),
+            models.UniqueConstraint(fields=["tenant_id", "installation_id", "external_event_id"], name="webhook_replay_once"),
         ]
         indexes = [models.Index(fields=["tenant_id", "seen_at"], name="webhook_replay_by_age")]
 
@@ -253,6 +269,7 @@ class AccessAttempt(models.Model):
     outcome = models.CharField(max_length=8)
     deny_reason = models.CharField(max_length=64, blank=True)
     kind = models.CharField(max_length=20, blank=True)
+    installation_id = models.CharField(max_length=64, default="")
     vendor = models.CharField(max_length=40)
     external_event_id = models.CharField(max_length=256)
     attempted_at = models.DateTimeField()
@@ -261,7 +278,7 @@ class AccessAttempt(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=models.Q(outcome__in=["granted", "denied"]), name="attempt_outcome_known"),
-            models.UniqueConstraint(fields=["tenant_id", "vendor", "external_event_id"], name="attempt_once"),
+            models.UniqueConstraint(fields=["tenant_id", "installation_id", "external_event_id"], name="attempt_once"),
         ]
         indexes = [
             models.Index(fields=["tenant_id", "device_id", "attempted_at"], name="attempt_by_device"),

@@ -1,14 +1,14 @@
 """Takes in what vendors push: proves it, keeps what it says, leaves the work to a row that is due at once.
 
 One rule: nothing is parsed before it is proven, and a body is never kept and never logged: it can hold live codes. What is kept
-are the attempts in it, whose codes the adapter has turned into part of a keyed hash.
+are the attempts in it, whose codes the adapter has turned into part of a keyed hash, and what it says of locks.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from django.db import connection
 
 from devices import adapters
 from devices.models import VendorWebhook
+from devices.secret_boundary import AdapterFault
 from devices.webhooks_addresses import AddressUnknown, Recipient
 from lockservice.core import clock, crypto, tenancy, wake
 from sagas import outbox
@@ -25,13 +26,14 @@ from sagas.events.instants import format_instant
 from sagas.events.subjects import Subject
 from sagas.outbox import Cause, Emission
 from vendors.port.ids import new_id
-from vendors.port.protocol import Webhook
-from vendors.port.types import AccessRecord, CredentialKind
+from vendors.port.protocol import DevicePushes, Records, UnprovenPushes, Webhook
+from vendors.port.types import AccessRecord, CredentialKind, DeviceRecord, Reach
 
 log = structlog.get_logger(__name__)
 
 RUNBOOK = "lock/webhooks"
 MAX_BYTES = 256 * 1024
+MAX_ID_CHARS = 256
 TASK, QUEUE = "sagas.take_webhooks", "webhooks"
 
 
@@ -50,14 +52,18 @@ class Taken:
 def take_in(recipient: Recipient, headers: Mapping[str, str], body: bytes) -> Taken:
     """Verifies a push by the vendor's scheme and keeps it. No transaction may be open.
 
-    Raises Forged; the hotel is then told, at most once an hour.
+    Raises Forged; the hotel is then told, at most once an hour. Raises VendorUnreachable where the installation's secrets
+    cannot be had now; the vendor pushes again.
     """
     tenant_id, facts = recipient.tenant_id, recipient.facts
     with tenancy.tenant(tenant_id):
         now = clock.now()
         port = adapters.port_of(tenant_id, facts)
-        proven = isinstance(port, Webhook) and port.verify(headers, body, now)
-        taken = _keep(recipient, port, body, now) if isinstance(port, Webhook) and proven else None
+    # Outside the block, since the first use of a port may ask the secret store.
+    taken = None
+    if isinstance(port, Webhook) and port.verify(headers, body, now):
+        with tenancy.tenant(tenant_id):
+            taken = _keep(recipient, port, body, now)
     if taken is None:
         tell_refused(tenant_id, facts.property_id, facts.id, "its signature is wrong, missing or old")
         raise Forged
@@ -125,71 +131,123 @@ def from_json(row: Mapping[str, Any]) -> AccessRecord:
     )
 
 
+def state_as_json(state: DeviceRecord) -> dict[str, Any]:
+    """Returns what a push says of locks as a row keeps it."""
+    return asdict(state)
+
+
+def state_from_json(row: Mapping[str, Any]) -> DeviceRecord:
+    """Returns what a push says of locks from what a row keeps."""
+    return DeviceRecord(
+        reach=Reach(row["reach"]),
+        external_id=row["external_id"],
+        external_event_id=row["external_event_id"],
+        online=row["online"],
+        battery_percent=row["battery_percent"],
+        clock_skew_ms=row["clock_skew_ms"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a push holds: its type, attempts, conditions of locks, and a remark where it could not be read."""
+
+    type: str
+    records: Sequence[AccessRecord] = ()
+    states: Sequence[DeviceRecord] = ()
+    detail: str = ""
+
+
 def _keep(recipient: Recipient, port: Webhook, body: bytes, now: datetime) -> Taken:
     """Writes the receipt and its event, and the second event at once where there is nothing left to do."""
     tenant_id, facts = recipient.tenant_id, recipient.facts
-    kind, records, detail = _read(port, body)
-    external_id = _external_id(tenant_id, facts.id, records, body)
-    duplicate = not _first_time(tenant_id, facts.vendor, external_id)
+    read = _read(port, body)
+    external_id = _external_id(tenant_id, facts.id, read, body, now)
+    duplicate = not _first_time(tenant_id, facts.id, facts.vendor, external_id)
     row = VendorWebhook(
         id=new_id("whk"),
         tenant_id=tenant_id,
         installation_id=facts.id,
         vendor=facts.vendor,
         external_event_id=external_id,
-        type=kind,
-        records=[] if duplicate else [as_json(record) for record in records],
+        type=read.type,
+        records=[] if duplicate else [as_json(record) for record in read.records],
+        states=[] if duplicate else [state_as_json(state) for state in read.states],
+        is_proven=not (isinstance(port, UnprovenPushes) and port.is_push_a_hint()),
+        has_log=isinstance(port, Records),
         received_at=now,
         due_at=_real_now(),
-        detail=detail,
+        detail=read.detail,
     )
     received = {
         "webhookId": row.id,
         "vendor": row.vendor,
         "externalEventId": external_id,
-        "type": kind,
+        "type": read.type,
         "receivedAt": format_instant(now),
         "signatureOk": True,
     }
     emissions = [_emission(Subject.VENDOR_WEBHOOK_RECEIVED, row.id, 1, received)]
-    if duplicate or not records:
+    if duplicate or not (read.records or read.states):
         emissions.append(processed(row, "duplicate" if duplicate else "ignored", now))
     row.save(force_insert=True)
     outbox.write(tenant_id, emissions, now)
     return Taken(row.id, duplicate)
 
 
-def _read(port: Webhook, body: bytes) -> tuple[str, Sequence[AccessRecord], str]:
-    """Returns the push's type, its attempts and a remark. A proven push that cannot be read is kept as such: a vendor that is
-    told of an error only sends the same again."""
+def _read(port: Webhook, body: bytes) -> _Read:
+    """Reads the body. A proven push that cannot be read is kept as such: a vendor that is told of an error only sends the same
+    again."""
     try:
         records = port.parse(body)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        return "unreadable", (), type(error).__name__
-    outcomes = {record.outcome for record in records}
-    if not outcomes:
-        return "notification", (), ""
-    return (f"access.{outcomes.pop()}" if len(outcomes) == 1 else "access.mixed"), records, ""
+        states = port.parse_devices(body) if isinstance(port, DevicePushes) else ()
+    except (ValueError, KeyError, TypeError, RecursionError, AdapterFault) as error:
+        return _Read("unreadable", detail=type(error).__name__)
+    if records:
+        return _Read(_type("access", {record.outcome for record in records}), records, states)
+    if states:
+        return _Read(_type("device", {_about(state) for state in states}), records, states)
+    return _Read("notification")
 
 
-def _external_id(tenant_id: str, installation_id: str, records: Sequence[AccessRecord], body: bytes) -> str:
-    """Returns the push's id: its one attempt's, or a digest. A body without attempts is digested with a key, since what it
-    holds may be guessed."""
-    if len(records) == 1 and len(records[0].external_event_id) <= 256:
+def _type(family: str, members: set[str]) -> str:
+    return f"{family}.{members.pop()}" if len(members) == 1 else f"{family}.mixed"
+
+
+def _about(state: DeviceRecord) -> str:
+    if state.online is not None:
+        return "online" if state.online else "offline"
+    return "battery" if state.battery_percent is not None else "clock"
+
+
+def _external_id(tenant_id: str, installation_id: str, read: _Read, body: bytes, now: datetime) -> str:
+    """Returns the push's id: its one attempt's or condition's, or a digest. A body without attempts is digested with a key,
+    since what it holds may be guessed.
+
+    A condition without an id and a time looks the same each time it comes, so the minute of receipt is part of its id: the
+    next outage is no repetition of the last. What it says is asked back all the same.
+    """
+    records = read.records
+    if len(records) == 1 and len(records[0].external_event_id) <= MAX_ID_CHARS:
         return records[0].external_event_id
     if records:
         joined = "\n".join([installation_id, *(record.external_event_id for record in records)])
         return "push:" + hashlib.sha256(joined.encode()).hexdigest()
+    ids = {state.external_event_id for state in read.states}
+    if len(ids) == 1 and (only := ids.pop()) and len(only) <= MAX_ID_CHARS - len("state:"):
+        return f"state:{only}"
     digest = hashlib.sha256(body).hexdigest()
-    return "push:" + crypto.blind_index("webhook-secret", tenant_id, f"{installation_id}\n{digest}").hex()
+    minute = f"{now:%Y-%m-%dT%H:%M}" if read.states else ""
+    return "push:" + crypto.blind_index("webhook-secret", tenant_id, f"{installation_id}\n{digest}{minute}").hex()
 
 
-def _first_time(tenant_id: str, vendor: str, external_id: str) -> bool:
+def _first_time(tenant_id: str, installation_id: str, vendor: str, external_id: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO devices_webhookreplay (tenant_id, vendor, external_event_id, seen_at)"
-            " VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (tenant_id, vendor, external_event_id) DO NOTHING",
-            [tenant_id, vendor, external_id],
+            "INSERT INTO devices_webhookreplay (tenant_id, installation_id, vendor, external_event_id, seen_at)"
+            " VALUES (%s, %s, %s, %s, clock_timestamp())"
+            " ON CONFLICT (tenant_id, installation_id, external_event_id) DO NOTHING",
+            [tenant_id, installation_id, vendor, external_id],
         )
         return cursor.rowcount == 1
 

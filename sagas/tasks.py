@@ -10,9 +10,11 @@ import threading
 
 from celery import shared_task
 
-from devices import health_poll
+from devices import health_poll, secret_upkeep
+from sagas.flows import read_log
 from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep, tidy
+from sagas.reconcile.run import work_due
 from sagas.runner import Runner, Stop
 
 DRAIN_S = 20.0
@@ -47,6 +49,24 @@ def take_webhooks() -> int:
 def poll_health() -> int:
     """Asks the vendors whose installations are due how their locks are; returns how many were asked."""
     return len(health_poll.poll_due())
+
+
+@shared_task(name="sagas.read_logs", ignore_result=True)
+def read_logs() -> int:
+    """Reads the locks' logs that are due; returns how many."""
+    return len(read_log.read_due())
+
+
+@shared_task(name="sagas.rotate_secrets", ignore_result=True)
+def rotate_secrets() -> int:
+    """Keeps keys and secrets in order and tells of what is late, once per hour whoever schedules it."""
+    return secret_upkeep.run_hourly()
+
+
+@shared_task(name="sagas.reconcile_vendors", ignore_result=True)
+def reconcile_vendors() -> int:
+    """Compares the installations whose night it is with their doors, for DRAIN_S seconds; returns how many were at work."""
+    return len(work_due(DRAIN_S))
 
 
 def stop_on_signals() -> Stop:

@@ -222,8 +222,13 @@ CELERY_BEAT_SCHEDULE = {
     "tidy": {"task": "sagas.keep_house", "schedule": 600.0, "options": {"queue": "bulk", "expires": 600}},
     "webhooks": {"task": "sagas.take_webhooks", "schedule": 5.0, "options": {"queue": "webhooks", "expires": 10}},
     "health": {"task": "sagas.poll_health", "schedule": 60.0, "options": {"queue": "bulk", "expires": 60}},
+    "secrets": {"task": "sagas.rotate_secrets", "schedule": 600.0, "options": {"queue": "bulk", "expires": 600}},
+    "reconcile": {"task": "sagas.reconcile_vendors", "schedule": 60.0, "options": {"queue": "bulk", "expires": 60}},
+    "logs": {"task": "sagas.read_logs", "schedule": 20.0, "options": {"queue": "bulk", "expires": 20}},
 }
 CELERY_TIMEZONE = "UTC"
+# Whether the nightly comparison with the doors also repairs what its rules allow; without it, it only tells.
+RECONCILE_REPAIRS = os.environ.get("LOCK_RECONCILE_REPAIRS", "0") == "1"
 
 # --- Keys and secrets -------------------------------------------------------------------------
 
