@@ -39,6 +39,7 @@ _STEADY_AFTER_S = 60.0
 _LOG_LIMIT_BYTES = 20 * 1024 * 1024
 _PORT_TRIES = 50
 _LOUD_LEVELS = frozenset({"warning", "error", "critical"})
+_TOLD_ELSEWHERE = frozenset({"psycopg.pool"})
 _LOUD_WORDS = re.compile(r"\b(WARNING|ERROR|CRITICAL|FATAL|Traceback)\b")
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w-]+))?\}")
 
@@ -342,8 +343,8 @@ class Supervisor:
                 line = raw.decode("utf-8", errors="replace").rstrip("\n")
                 log.write(f"{name} | {line}\n")
                 log.flush()
-                if _is_loud(line):
-                    self.console.say(f"{name} | {line}")
+                if loud := _loud(line):
+                    self.console.say(f"{name} | {loud}")
         log.close()
 
     def _join_readers(self) -> None:
@@ -386,14 +387,20 @@ def _open_log(file: Path) -> TextIO:
     return file.open("a", encoding="utf-8")
 
 
-def _is_loud(line: str) -> bool:
-    """Say whether a person should see this line: a JSON record of a warning or worse, or its words."""
+def _loud(line: str) -> str:
+    """Give a line as a person should see it, a JSON record of a warning or worse in words; empty for what only the log needs.
+
+    A database that is away is told once by who keeps it, not by every connection that notices.
+    """
     if line.startswith("{"):
         try:
-            return json.loads(line).get("level") in _LOUD_LEVELS
+            record = json.loads(line)
         except ValueError:
-            return True  # half a record: something died while writing
-    return _LOUD_WORDS.search(line) is not None
+            return line  # half a record: something died while writing
+        if record.get("level") not in _LOUD_LEVELS or record.get("logger") in _TOLD_ELSEWHERE:
+            return ""
+        return f"{record['level']}: {record.get('event', '')}"
+    return line if _LOUD_WORDS.search(line) else ""
 
 
 def _answers(port: int, path: str) -> bool:

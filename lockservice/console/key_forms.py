@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from credentials.lifecycle import allowed_actions
+from credentials.lifecycle import LIVE, allowed_actions
 from credentials.models import KeyCredential
 from devices import selectors
 from lockservice.console import roles, words
@@ -259,6 +259,11 @@ class Button:
     offered: Callable[[KeyCredential], bool]
 
 
+def _has_pin(key: KeyCredential) -> bool:
+    """A key that is over has nothing to show: its digits belong to nobody, and soon to somebody else."""
+    return key.kind == CredentialKind.PIN_CODE and key.state in LIVE
+
+
 def _allowed(action: str) -> Callable[[KeyCredential], bool]:
     return lambda key: action in allowed_actions(key.state)
 
@@ -277,7 +282,7 @@ BUTTONS: dict[str, Button] = {
     "suspend": Button(SuspendForm, _SUSPEND, _allowed("suspend")),
     "replace": Button(ReplaceForm, (Permission.KEY_REPLACE,), _allowed("replace")),
     "revoke": Button(RevokeForm, _REVOKE, _allowed("revoke")),
-    "reveal": Button(RevealForm, (Permission.PIN_REVEAL,), lambda key: key.kind == CredentialKind.PIN_CODE),
+    "reveal": Button(RevealForm, (Permission.PIN_REVEAL,), _has_pin),
 }
 """Every act, in the order of the page."""
 

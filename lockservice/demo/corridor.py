@@ -19,7 +19,6 @@ from lockservice.demo import places
 from vendors.port.simulated import DoorAnswer
 from vendors.port.types import CredentialKind
 
-
 CARDS = frozenset({CredentialKind.RFID_CARD, CredentialKind.NFC_TAG})
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from django.conf import settings
 
-from devices import simulated
+from devices import adapters, simulated
 from lockservice.core import clock
 from lockservice.core.tenancy import queues
 from lockservice.demo import places
 from lockservice.demo.building import HousePlan, PlanDoor, PlanSystem, put_up
-from lockservice.demo.places import DemoHouse, DemoSystem
+from lockservice.demo.places import DemoDoor, DemoHouse, DemoSystem
 from vendors.port.simulated import BuiltHouse, SimulatorUnreachable
 
 PATIENCE_S = 20.0
@@ -27,6 +27,13 @@ PAUSE_S = 0.05
 def vendor_of(house: DemoHouse, system: DemoSystem) -> str:
     """Returns the code of the vendor a lock system of the demo is of."""
     return str(settings.DEMO_VENDORS[house.code][system.name])
+
+
+def gives_keys_at_once(house: DemoHouse, room: DemoDoor) -> bool:
+    """Says whether a guest of the room can be given a key without a person at the desk."""
+    system = next(item for item in house.systems if item.name == room.system)
+    manifest = adapters.manifest(vendor_of(house, system))
+    return bool(set(manifest.kinds) - set(manifest.desk_kinds))
 
 
 def seed_house(house: DemoHouse) -> dict[str, BuiltHouse]:

@@ -1,6 +1,6 @@
 """`make bench`: measures the service on servers of its own and writes `.local/bench.json`.
 
-    python -m tests.bench [--only NAME …] [--runs N] [--queued N]
+    python -m tests.bench [--only NAME …] [--runs N] [--queued N] [--bookings N --dead-s S --dead VENDOR --vendors V,V]
 
 Method: fsync on, same machine, same minute; ours and raw in turn, all runs counted; the data is checked afterwards.
 """
@@ -29,6 +29,13 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--queued", type=int, default=10_000)
+    isolated = parser.add_argument_group("vendor_isolation")
+    isolated.add_argument("--bookings", type=int, default=1000, help="at each vendor; default 1000")
+    isolated.add_argument(
+        "--dead-s", type=float, default=300.0, help="seconds of being dead, over which they arrive; default 300"
+    )
+    isolated.add_argument("--dead", default="", help="which vendor; default: the first")
+    isolated.add_argument("--vendors", default="", help="such as ttlock,salto; default: the demo's")
     options = parser.parse_args()
 
     from lockservice.embedded import roles, servers
@@ -45,13 +52,17 @@ def main() -> int:
     import django
 
     django.setup()
-    from tests.bench import measures, raw
+    from django.conf import settings
+
+    from tests.bench import isolation, measures, raw
     from tests.bench.report import Report
 
     raw.prepare(local, name)
     print(f"python {platform.python_version()}, {os.cpu_count()} cores, {options.runs} runs each, fsync on", flush=True)
     report = Report()
-    bench = measures.Bench(local, name, options.runs, options.queued, report)
+    vendors = tuple(filter(None, options.vendors.split(","))) or settings.DEMO_VENDOR_CODES
+    plan = isolation.Plan(vendors, options.dead or vendors[0], options.bookings, options.dead_s)
+    bench = measures.Bench(local, name, options.runs, options.queued, report, plan)
     try:
         for measure in measures.ALL:
             if not options.only or measure in options.only:

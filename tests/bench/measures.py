@@ -24,13 +24,13 @@ from sagas.events.registry import spec
 from sagas.models import Saga
 from sagas.outbox import SHARDS
 from sagas.publisher import ensure_shards
-from tests.bench import raw
+from tests.bench import isolation, raw
 from tests.bench.report import Report
 from tests.bench.workers import Workers
 from tests.support.hotel import Hotel, build_hotel, full_subject
 from vendors.port.ids import new_id
 
-ALL = ("saga_steps", "relay", "issue_end_to_end", "revoke_idle", "revoke_behind_10000")
+ALL = ("saga_steps", "relay", "issue_end_to_end", "revoke_idle", "revoke_behind_10000", "vendor_isolation")
 VENDOR_MS = 50
 STEP_SAGAS = 1500
 RELAY_ROWS = 20_000
@@ -42,8 +42,11 @@ ROOMS = 200
 class Bench:
     """The measurements over one set of servers."""
 
-    def __init__(self, local: LocalDirectory, database: str, runs: int, queued: int, report: Report) -> None:
+    def __init__(
+        self, local: LocalDirectory, database: str, runs: int, queued: int, report: Report, isolated: isolation.Plan
+    ) -> None:  # fmt: skip
         self._local, self._database, self._runs, self._queued, self._report = local, database, runs, queued, report
+        self._isolated = isolated
         self._url = settings.REDIS_URL
         self._mock: subprocess.Popen[str] | None = None
         self._ttlock: subprocess.Popen[str] | None = None
@@ -110,6 +113,10 @@ class Bench:
     def revoke_behind_10000(self) -> None:
         """The same while thousands of issues are queued on the same gateways."""
         self._revokes("revoke_behind_10000", queued=self._queued)
+
+    def vendor_isolation(self) -> None:
+        """The same bookings at every vendor, all alive and then one dead for minutes; one pair, since it takes that long."""
+        self._report.take("vendor_isolation", isolation.measure(self._isolated, runs=1))
 
     def _revokes(self, name: str, queued: int) -> None:
         hotel, control = self._ttlock_hotel()

@@ -29,6 +29,11 @@ class Report:
         base = percentile(raw_ms, 95)
         self._add(name, "ms p95", ours_ms, base, spread["p95"] / base, {**spread, **more}, value=spread["p95"])
 
+    def take(self, name: str, figure: dict[str, Any]) -> None:
+        """Adds a figure that was put together elsewhere."""
+        self.figures[name] = figure
+        print(f"{name:22} {figure}", flush=True)
+
     def _add(
         self, name: str, unit: str, ours: list[float], base: float, ratio: float, more: dict[str, Any], value: float | None = None
     ) -> None:  # fmt: skip

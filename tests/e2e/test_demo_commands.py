@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from lockservice.demo import places
 from tests.support.own_service import OwnService
@@ -98,11 +99,44 @@ def test_a_published_booking_opens_its_room_and_the_street_door_until_the_time_h
 
 
 def test_a_door_of_two_houses_must_be_told_apart_and_an_unknown_one_is_said(service: OwnService) -> None:
-    assert "say which house" in try_door(service, "101", "--pin", "246810")[1]
+    for shown in (("--pin", "246810"), ("--card", "246810"), ("--phone", "nobody@example.org")):
+        said = try_door(service, "101", *shown)[1]
+        assert "say which house" in said
+        assert all(f"{house.name} (--property {house.property_id})" in said for house in places.HOUSES)
     code, said = try_door(service, "101", "--pin", "246810", "--property", "rudaki")
     assert (code, "stays shut: unknown credential" in said) == (1, True)
     assert "no door is called 999" in try_door(service, "999", "--pin", "246810")[1]
     assert "no key was ever asked for rsv_none" in try_door(service, "101", "--reservation", "rsv_none")[1]
+
+
+def test_a_simulator_is_broken_shown_and_mended_by_command(service: OwnService) -> None:
+    assert "the clock of door" in service.manage("simulate", "ttlock", "clock-off", "102", "1800").stdout
+    assert "is off" in service.manage("simulate", "ttlock", "gateway-off", "102").stdout
+    broken = service.manage("simulate", "ttlock", "fail", "throttled", "--times", "2")
+    assert "says that there are too many requests: the next 2 requests" in broken.stdout, broken.stderr
+    assert "every request takes 20 ms longer" in service.manage("simulate", "ttlock", "latency", "20").stdout
+    status = service.manage("simulate", "all", "status").stdout
+    assert [line.partition(":")[0] for line in status.splitlines() if not line.startswith(" ")] == [*settings.DEMO_VENDOR_CODES]
+    assert status.count("nothing is wrong") == len(settings.DEMO_VENDOR_CODES) - 1
+    healed = service.manage("simulate", "all", "restore")
+    assert healed.stdout.count("nothing is wrong") == len(settings.DEMO_VENDOR_CODES), healed.stderr
+    assert json.loads(service.manage("simulate", "ttlock", "dump").stdout)["locks"]
+    assert "is for one vendor" in service.manage("simulate", "all", "dead").stderr
+    assert "no door of ttlock is called 999" in service.manage("simulate", "ttlock", "gateway-off", "999").stderr
+
+
+def test_a_vendor_made_dead_gives_its_key_once_it_is_mended(service: OwnService, tmp_path: Path) -> None:
+    assert service.manage("simulate", "ttlock", "dead").returncode == 0
+    try:
+        assert publish(service, tmp_path, booking("rsv_dead"))[0] == 0
+        time.sleep(2)
+        code, said = try_door(service, "101", "--reservation", "rsv_dead")
+        assert (code, "nothing was handed out yet" in said) == (1, True), said
+    finally:
+        assert "nothing is wrong" in service.manage("simulate", "ttlock", "restore").stdout
+    deadline = time.monotonic() + 60
+    while try_door(service, "101", "--reservation", "rsv_dead")[0] != 0:
+        assert time.monotonic() < deadline
 
 
 def test_one_refused_event_keeps_all_of_a_file_off_the_bus(service: OwnService, tmp_path: Path) -> None:
@@ -140,7 +174,7 @@ def test_seeding_again_changes_nothing(service: OwnService) -> None:
     assert once.returncode == twice.returncode == 0, once.stderr + twice.stderr
     assert once.stdout == twice.stdout
     assert "Hotel Silk, Kabul: 14 doors" in once.stdout
-    assert "Guesthouse Rudaki, Dushanbe: 6 doors" in once.stdout
+    assert once.stdout.count("Guesthouse Rudaki, Dushanbe: 2 doors") == 3
 
 
 def test_a_second_simulator_at_the_same_address_is_refused(service: OwnService) -> None:

@@ -111,14 +111,16 @@ def test_a_failing_step_is_told_with_its_last_words(local: LocalDirectory) -> No
 
 
 def test_only_warnings_reach_the_console_and_everything_the_log(local: LocalDirectory) -> None:
-    script = """echo '{"level": "info", "event": "usual"}'; echo '{"level": "warning", "event": "strange"}'; echo plain"""
+    script = """echo '{"level": "info", "event": "usual"}'; echo '{"level": "warning", "event": "strange"}'; echo plain
+        echo '{"level": "warning", "event": "error connecting", "logger": "psycopg.pool"}'"""
     supervisor, said = _supervisor(local)
     supervisor.run_step("talker", ["bash", "-c", script], {})
-    assert said.getvalue() == 'talker | {"level": "warning", "event": "strange"}\n'
+    assert said.getvalue() == "talker | warning: strange\n"
     assert (local.log / "talker.log").read_text().splitlines() == [
         'talker | {"level": "info", "event": "usual"}',
         'talker | {"level": "warning", "event": "strange"}',
         "talker | plain",
+        'talker | {"level": "warning", "event": "error connecting", "logger": "psycopg.pool"}',
     ]
 
 

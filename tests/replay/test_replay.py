@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from lockservice.replay.bookings import read_file
+from lockservice.replay.clerk import gives_keys_without_her
 from lockservice.replay.house import TIME_ZONE
 from lockservice.replay.timeline import plan, span_of
 from tests.support.own_service import SERVERS, OwnService, own_servers
@@ -54,6 +56,32 @@ def test_sixty_bookings_become_keys_and_end_and_a_second_time_tells_nothing_new(
     assert second["after"] == first["after"]
 
 
+def is_true_for_each_vendor(report: dict[str, Any]) -> None:
+    """Ledger and doors agree everywhere; a system whose every kind needs the desk's own encoder has its guests wait."""
+    assert (report["faults"], report["differences_count"]) == ([], 0)
+    for vendor, share in report["vendors"].items():
+        if gives_keys_without_her(vendor):
+            assert share["keys_compared_count"] == sum(share["tried"].values()) > 0
+            assert share["new_calls_count"] > 0
+        else:
+            assert share["waiting_most"] > 0
+            assert (share["tried"], share["keys_compared_count"]) == ({}, 0)
+            assert {state for states in share["keys"].values() for state in states} == {"failed"}
+
+
+@pytest.mark.timeout(900)
+def test_bookings_over_all_vendors_agree_at_each_and_every_kind_of_key_is_tried_at_its_doors(service: OwnService) -> None:
+    arguments = ("replay_bookings", "--generate", "90", "--seed", "3", "--spread")
+    first = replay(service, *arguments, timeout_s=600)
+    assert tuple(first["vendors"]) == settings.DEMO_VENDOR_CODES
+    is_true_for_each_vendor(first)
+    tried = {kind for share in first["vendors"].values() for kind in share["tried"]}
+    assert tried == {"pin_code", "mobile_app", "rfid_card"}
+
+    second = replay(service, *arguments, timeout_s=600)
+    assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("vendor", ["mock", "ttlock"])
 def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(service: OwnService, vendor: str) -> None:
@@ -94,6 +122,8 @@ def test_what_cannot_be_replayed_is_said_and_nothing_is_started(service: OwnServ
         (("replay_bookings", str(tmp_path / "none.csv")), "No such file"),
         (("replay_bookings",), "give a file"),
         ((*SIXTY, "--limit", "0"), "no booking"),
+        ((*SIXTY, "--spread", "ttlock,nobody"), "each once"),
+        ((*SIXTY, "--spread", "ttlock", "--vendor", "mock"), "--vendor or --spread"),
         ((*SIXTY, "--simulator", "127.0.0.1:1,http://127.0.0.1:1"), "no simulator answers"),
     ):
         done = service.manage(*arguments)
@@ -114,3 +144,18 @@ def test_two_thousand_real_bookings_on_ttlock_then_the_same_file_again(
     assert (first["bookings_count"], first["told_count"], first["faults"]) == (2000, 4730, [])
     second = replay(service, *arguments, timeout_s=3000)
     assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not REAL_FILE.exists(), reason="the public bookings file is not on this machine")
+def test_two_thousand_real_bookings_over_all_vendors(
+    service: OwnService, record_property: Callable[[str, object], None]
+) -> None:
+    started = time.monotonic()
+    report = replay(service, "replay_bookings", str(REAL_FILE), "--limit", "2000", "--spread", timeout_s=3300)
+    record_property("seconds", round(time.monotonic() - started))
+    record_property("vendors", json.dumps(report["vendors"]))
+    assert (report["bookings_count"], report["told_count"]) == (2000, 4730)
+    assert tuple(report["vendors"]) == settings.DEMO_VENDOR_CODES
+    is_true_for_each_vendor(report)

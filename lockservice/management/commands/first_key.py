@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from devices.simulated import NoSimulator
-from lockservice.demo import corridor, first_key, places
+from lockservice.demo import corridor, first_key, places, seeding
 from lockservice.demo.places import DemoDoor, DemoHouse
 from lockservice.demo.running import DemoDidNotStart, demo
 from lockservice.embedded.local import REPOSITORY_ROOT
@@ -84,8 +84,10 @@ class Command(BaseCommand):
 def _room(house: DemoHouse, label: str | None) -> DemoDoor:
     rooms = list(house.rooms())
     if label is None:
-        return random.SystemRandom().choice(rooms)
+        return random.SystemRandom().choice([room for room in rooms if seeding.gives_keys_at_once(house, room)])
     for room in rooms:
         if room.label == label:
+            if not seeding.gives_keys_at_once(house, room):
+                raise LookupError(f"a key of room {label} is a card, which the desk makes: take another room")
             return room
     raise LookupError(f"{house.name} has no room {label}; it has {', '.join(room.label for room in rooms)}")

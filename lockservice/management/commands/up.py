@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import logging
 import os
 import sys
 import time
@@ -46,6 +47,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         local: LocalDirectory = settings.LOCAL_DIRECTORY
         started_at = time.monotonic()
+        _log_apart(local)
         with _only_one(local):
             console = Console(sys.stdout, progress=not options["no_progress"])
             supervisor = Supervisor(
@@ -137,6 +139,14 @@ class _only_one:  # noqa: N801 - used like a function
 
     def __exit__(self, *_error: object) -> None:
         os.close(self._handle)
+
+
+def _log_apart(local: LocalDirectory) -> None:
+    """What this process logs itself goes to `log/up.log`: the terminal is for sentences."""
+    handler = logging.FileHandler(local.prepare().log / "up.log", encoding="utf-8")
+    root = logging.getLogger()
+    handler.setFormatter(root.handlers[0].formatter if root.handlers else None)
+    root.handlers = [handler]
 
 
 def _seed(name: str, local: LocalDirectory) -> None:
