@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from django.db import connection
 
+from credentials.models import PinSlot
 from credentials.pins import NoPinPossible, draw_pin
 from lockservice.core import crypto
 from lockservice.core.bulk import insert_returning
@@ -86,6 +87,21 @@ def release(tenant_id: str, spent: Sequence[tuple[str, str, datetime]]) -> None:
             " WHERE p.tenant_id = %s AND p.credential_id = v.c AND p.device_id = v.d AND p.rests_until IS NULL",
             [list(credentials), list(doors), list(until), tenant_id],
         )
+
+
+def block(tenant_id: str, device_id: str, taken: Sequence[tuple[bytes, str]]) -> None:
+    """Takes digits that somebody else uses at a door: (blind index, owner) each. Digits taken already stay with their owner;
+    those that rest from the same owner wake."""
+    _insert(tenant_id, [(tenant_id, device_id, index, owner) for index, owner in sorted(taken)])
+    for index, owner in taken:
+        PinSlot.objects.filter(
+            tenant_id=tenant_id, device_id=device_id, pin_index=index, credential_id=owner, rests_until__isnull=False
+        ).update(rests_until=None)
+
+
+def pass_on(tenant_id: str, device_id: str, owner: str, credential_id: str) -> None:
+    """Gives digits that were blocked at a door to the key they turned out to belong to."""
+    PinSlot.objects.filter(tenant_id=tenant_id, device_id=device_id, credential_id=owner).update(credential_id=credential_id)
 
 
 def forget_rested(tenant_id: str, now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""Queues as rows: sagas and their lanes, outbox and inbox, dead letters, alerts.
+"""Queues as rows: sagas and their lanes, outbox and inbox, dead letters, alerts, comparisons with the doors.
 
 One rule: PostgreSQL owns every piece of work; each due column says which clock it is on.
 """
@@ -234,3 +234,154 @@ class JobSlot(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "slot"], name="job_slot_once")]
+
+
+class ReconcileTurn(models.Model):
+    """When an installation's books are compared with its doors next, and who is at it (real time).
+
+    owner holds the lease until lease_until; a run that died leaves it behind, and the next one goes on from its rows.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    due_at = models.DateTimeField()
+    lease_until = models.DateTimeField(null=True)
+    owner = models.CharField(max_length=40, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "installation_id"], name="reconcile_turn_once")]
+        indexes = [models.Index(fields=["due_at"], name="reconcile_turn_due")]
+
+
+class ReconcileRun(models.Model):
+    """One comparison of an installation, and how far it has come: doors in order of their id, the present one page by page.
+
+    status: running, done or failed; outcome says why it failed. after_device is the last door that is done, device_id and
+    cursor where the present one stands. started_at and finished_at are the hotel's time. counts are findings by kind.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    property_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    vendor = models.CharField(max_length=40)
+    repairs = models.BooleanField(default=False)
+    status = models.CharField(max_length=8, default="running")
+    outcome = models.CharField(max_length=24, blank=True)
+    detail = models.CharField(max_length=300, blank=True)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    after_device = models.CharField(max_length=64, blank=True)
+    device_id = models.CharField(max_length=64, blank=True)
+    cursor = models.CharField(max_length=400, null=True)
+    doors_count = models.PositiveIntegerField(default=0)
+    doors_done_count = models.PositiveIntegerField(default=0)
+    doors_failed = models.JSONField(default=dict)
+    pages_count = models.PositiveIntegerField(default=0)
+    keys_count = models.PositiveIntegerField(default=0)
+    calls_count = models.PositiveIntegerField(default=0)
+    in_flight_count = models.PositiveIntegerField(default=0)
+    repairs_count = models.PositiveIntegerField(default=0)
+    new_count = models.PositiveIntegerField(default=0)
+    resolved_count = models.PositiveIntegerField(default=0)
+    counts = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "installation_id"],
+                condition=models.Q(status="running"),
+                name="reconcile_run_one_at_a_time",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(status__in=["running", "done", "failed"]), name="reconcile_run_status_known"
+            ),
+        ]
+        indexes = [models.Index(fields=["tenant_id", "installation_id", "started_at"], name="reconcile_run_by_start")]
+
+
+class KeySighting(models.Model):
+    """A key seen at a door by a running comparison; forgotten once the door is judged.
+
+    fingerprint is a blind index of the vendor's reference, pin_index of the digits where the vendor shows them. What could open
+    a door or names a person is sealed.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    run_id = models.BigIntegerField()
+    device_id = models.CharField(max_length=64)
+    fingerprint = models.CharField(max_length=64)
+    kind = models.CharField(max_length=20)
+    tag = models.CharField(max_length=24, blank=True)
+    is_ours = models.BooleanField()
+    valid_from = models.DateTimeField(null=True)
+    valid_until = models.DateTimeField(null=True)
+    is_resting = models.BooleanField(default=False)
+    is_stale = models.BooleanField(null=True)
+    pin_index = models.BinaryField(null=True)
+    ref_sealed = models.BinaryField()
+    label_sealed = models.BinaryField(null=True)
+    pin_sealed = models.BinaryField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "run_id", "device_id", "fingerprint"], name="sighting_once_per_run")
+        ]
+
+
+class Finding(models.Model):
+    """A difference between our books and a door. Instants are the hotel's time.
+
+    subject makes it one: a key's fingerprint, or the credential where nothing was seen. status: open, resolved, or ignored (a
+    person knows the key and leaves it). danger: opens (a key that must not) or locked_out. ledger_mark is the state of our
+    books it was found under: a repair acts under no other.
+    found_until None: the key has no end. guesses are owners an unknown key may have, likeliest first, without names.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    property_id = models.CharField(max_length=64)
+    installation_id = models.CharField(max_length=64)
+    device_id = models.CharField(max_length=64)
+    kind = models.CharField(max_length=24)
+    status = models.CharField(max_length=8, default="open")
+    subject = models.CharField(max_length=64)
+    fingerprint = models.CharField(max_length=64, blank=True)
+    credential_id = models.CharField(max_length=64, blank=True)
+    key_kind = models.CharField(max_length=20, blank=True)
+    found_from = models.DateTimeField(null=True)
+    found_until = models.DateTimeField(null=True)
+    wanted_from = models.DateTimeField(null=True)
+    wanted_until = models.DateTimeField(null=True)
+    is_resting = models.BooleanField(default=False)
+    danger = models.CharField(max_length=12, blank=True)
+    detail = models.CharField(max_length=200, blank=True)
+    ledger_mark = models.CharField(max_length=120, blank=True)
+    guesses = models.JSONField(default=list)
+    ref_sealed = models.BinaryField(null=True)
+    label_sealed = models.BinaryField(null=True)
+    pin_sealed = models.BinaryField(null=True)
+    run_id = models.BigIntegerField()
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+    repair_asked_at = models.DateTimeField(null=True)
+    resolved_at = models.DateTimeField(null=True)
+    resolution = models.CharField(max_length=10, blank=True)
+    decided_by = models.CharField(max_length=64, blank=True)
+    decided_why = models.CharField(max_length=200, blank=True)
+    decided_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(status__in=["open", "resolved", "ignored"]), name="finding_status_known"),
+            models.UniqueConstraint(
+                fields=["tenant_id", "device_id", "kind", "subject"],
+                condition=~models.Q(status="resolved"),
+                name="finding_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["tenant_id", "installation_id", "status"], name="finding_by_installation"),
+            models.Index(fields=["tenant_id", "credential_id"], name="finding_by_credential"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.device_id}"

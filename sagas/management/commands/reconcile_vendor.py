@@ -1,0 +1,154 @@
+"""`manage.py reconcile_vendor`: our books against what the vendors' doors hold.
+
+    reconcile_vendor                                 compares those whose night it is, as beat does
+    reconcile_vendor TENANT INSTALLATION             compares one now (all active ones of the tenant without INSTALLATION)
+        --dry-run | --repair | --list                writes nothing | repairs by rule | shows the findings, asks nobody
+        --json | --csv                               for programs
+    reconcile_vendor TENANT --finding ID (--adopt STAY | --known | --remove | --repair) --actor WHO --why TEXT
+
+It may be interrupted at any point and run again: it goes on where it was. Status 1: an installation was not compared to its
+end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from devices.models import VendorInstallation
+from devices.selectors import UnknownDevice
+from lockservice.core import tenancy, wake
+from sagas import reconcile_acts
+from sagas.acts import Actor, Refused
+from sagas.reconcile import preview, report, run
+from sagas.reconcile.report import Line
+from sagas.reconcile.run import Report
+from sagas.reconcile_acts import Decision
+from sagas.tasks import stop_on_signals
+
+WELL = frozenset({"done", "busy", "paused", "cannot_list", "inactive", "listed"})
+SLICE_S = 3600.0
+
+Told = list[tuple[Report, list[Line]]]
+
+
+class Command(BaseCommand):
+    help = "Compares our books with what the vendors' doors hold."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("tenant", nargs="?", help="the tenant's id")
+        parser.add_argument("installation", nargs="?", help="the installation's id")
+        how = parser.add_mutually_exclusive_group()
+        how.add_argument("--dry-run", action="store_true", help="read only: no finding, no alert, no repair")
+        how.add_argument("--list", action="store_true", help="show the findings and ask nobody")
+        parser.add_argument("--repair", action="store_true", help="start what the rules allow")
+        parser.add_argument("--rules", action="store_true", help="print what --repair does about each kind")
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true")
+        form.add_argument("--csv", action="store_true")
+        parser.add_argument("--finding", type=int, metavar="ID", help="decide about one finding")
+        decision = parser.add_mutually_exclusive_group()
+        decision.add_argument("--adopt", metavar="STAY", help="it is a key of this reservation")
+        decision.add_argument("--known", action="store_true", help="it is known and stays")
+        decision.add_argument("--remove", action="store_true", help="take it from the door")
+        parser.add_argument("--actor", help="who decides: a user's id")
+        parser.add_argument("--why", default="", help="why; kept with the decision")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Decides, lists, or compares."""
+        if options["rules"]:
+            self.stdout.write(report.rules())
+            return
+        if options["finding"] is not None:
+            self._decide(options)
+            return
+        told = self._compare(options)
+        self._print(told, options)
+        late = [item.installation_id for item, _ in told if item.outcome not in WELL]
+        if late:
+            raise CommandError(f"not compared to the end: {', '.join(late)}")
+
+    def _compare(self, options: dict[str, Any]) -> Told:
+        tenant_id = options["tenant"]
+        if not tenant_id:
+            if options["dry_run"] or options["list"] or options["repair"]:
+                raise CommandError("name the tenant")
+            found = run.work_due(SLICE_S)
+            return [(item, _lines(item)) for item in found]
+        told: Told = []
+        stop = stop_on_signals()
+        for installation_id in _installations(tenant_id, options["installation"]):
+            if stop():
+                break
+            try:
+                told.append(_one(tenant_id, installation_id, options, stop))
+            except UnknownDevice as error:
+                raise CommandError("no such installation in this tenant") from error
+        return told
+
+    def _print(self, told: Told, options: dict[str, Any]) -> None:
+        if options["json"]:
+            self.stdout.write(report.as_json(told))
+        elif options["csv"]:
+            report.write_csv(told, self.stdout)  # type: ignore[arg-type]
+        else:
+            for item, lines in told:
+                self.stdout.write(report.as_text(item, lines))
+            if not told:
+                self.stdout.write("nothing is due")
+
+    def _decide(self, options: dict[str, Any]) -> None:
+        tenant_id, finding_id = options["tenant"], options["finding"]
+        if not tenant_id or not options["actor"]:
+            raise CommandError("a decision needs the tenant, --actor and --why")
+        decision = Decision(Actor(options["actor"]), options["why"])
+        try:
+            said = _decided(tenant_id, finding_id, options, decision)
+        except Refused as refused:
+            raise CommandError(f"{refused.code}: {refused.detail}") from refused
+        wake.hint("sagas.drain", "saga")
+        self.stdout.write(said)
+
+
+def _one(tenant_id: str, installation_id: str, options: dict[str, Any], stop: run.Stop) -> tuple[Report, list[Line]]:
+    if options["dry_run"]:
+        return preview.preview(tenant_id, installation_id)
+    if options["list"]:
+        item = Report(tenant_id, installation_id, outcome="listed")
+    else:
+        ends_at = time.monotonic() + SLICE_S
+        item = run.reconcile(tenant_id, installation_id, repairs=options["repair"], ends_at=ends_at, stop=stop)
+    if item.repairs_count:
+        wake.hint("sagas.drain", "saga")
+    return item, _lines(item)
+
+
+def _lines(item: Report) -> list[Line]:
+    with tenancy.tenant(item.tenant_id):
+        return report.lines_of(item.tenant_id, item.installation_id)
+
+
+def _installations(tenant_id: str, installation_id: str | None) -> list[str]:
+    if installation_id:
+        return [installation_id]
+    with tenancy.tenant(tenant_id):
+        rows = VendorInstallation.objects.filter(tenant_id=tenant_id, active=True).order_by("id")
+        return list(rows.values_list("id", flat=True))
+
+
+def _decided(tenant_id: str, finding_id: int, options: dict[str, Any], decision: Decision) -> str:
+    if options["adopt"]:
+        act = reconcile_acts.adopt(tenant_id, finding_id, options["adopt"], decision)
+        return f"adopted as {act.credential_id}"
+    if options["known"]:
+        reconcile_acts.know(tenant_id, finding_id, decision)
+        return "known from now on"
+    if options["remove"]:
+        act = reconcile_acts.remove(tenant_id, finding_id, decision)
+        return f"its removal is under way as {act.credential_id}"
+    if options["repair"]:
+        reconcile_acts.repair_now(tenant_id, finding_id, decision)
+        return "its repair is under way"
+    raise CommandError("say what to do with the finding: --adopt STAY, --known, --remove or --repair")

@@ -1,0 +1,133 @@
+"""Asks a vendor what its doors hold: page by page, at the lowest priority, waiting where its limits say so.
+
+One rule: what the vendor cannot be asked about is said, never guessed: a door that does not answer is left out of the
+comparison, and a vendor that does not answer ends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from vendors.port.errors import DeviceNotPaired, LockError, Reason
+from vendors.port.protocol import Inventory, LockPort, Lookup
+from vendors.port.types import CallMeta, CredentialHandle, CredentialKind, Door, FoundKey, FoundPage, Window
+
+T = TypeVar("T")
+
+TRIES = 3
+PAUSE_S = 1.0
+WAIT_MAX_S = 60.0
+"""A limit that asks for more than this is a spent quota: nobody waits for that here."""
+PRIORITY_BULK = 3
+PAGES_MAX = 500
+"""A door whose list never ends is the vendor's mistake; no lock holds so many pages."""
+
+
+class OutOfTime(Exception):
+    """The slice is over; the rest is done by the next one. Its rows say where."""
+
+
+class VendorSilent(Exception):
+    """The vendor does not answer, or refuses everything. `error` says how. Worth a new run later."""
+
+    def __init__(self, error: LockError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+class DoorSilent(Exception):
+    """One door cannot be asked about; the others can."""
+
+    def __init__(self, error: LockError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+class AdapterBroken(Exception):
+    """An adapter raised what no adapter may: our defect. The message names the exception's type."""
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """A vendor being asked. `ends_at` is the monotonic instant after which nothing new is asked; `pause` waits seconds and may
+    raise; `keep` is called before every request, to hold what is held meanwhile."""
+
+    port: LockPort | None = None
+    ends_at: float | None = None
+    pause: Callable[[float], None] = time.sleep
+    keep: Callable[[], None] = lambda: None
+    errors: list[LockError] = field(default_factory=list)
+    answered_count: int = 0
+
+    @property
+    def can_list(self) -> bool:
+        """Says whether the vendor can list a door's keys."""
+        return isinstance(self.port, Inventory)
+
+    def page(self, door: Door, cursor: str | None) -> FoundPage:
+        """Returns one page. Raises OutOfTime, DoorSilent, VendorSilent."""
+        port = self.port
+        if not isinstance(port, Inventory):
+            raise TypeError("a vendor that lists nothing was asked for a list")
+        return self._ask(lambda: port.list_keys(door, cursor))
+
+    def every_page(self, door: Door) -> tuple[FoundKey, ...]:
+        """Returns a door's whole list. Raises as `page` does."""
+        found: list[FoundKey] = []
+        cursor: str | None = None
+        for _ in range(PAGES_MAX):
+            page = self.page(door, cursor)
+            found += page.keys
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return tuple(found)
+
+    def of_credential(
+        self, door: Door, credential_id: str, kind: CredentialKind, window: Window, issue_key: str
+    ) -> tuple[FoundKey, ...] | None:
+        """Returns what the door holds of a credential; None where the vendor cannot be asked so. Raises as `page` does."""
+        port = self.port
+        if not isinstance(port, Lookup):
+            return None
+        handle = CredentialHandle(credential_id, kind, window, (door,), issue_key=issue_key)
+        meta = CallMeta("reconcile", priority=PRIORITY_BULK)
+        return self._ask(lambda: port.find(handle, meta))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        tries = 0
+        while True:
+            self._require_time(0.0)
+            self.keep()
+            try:
+                answer = question()
+            except LockError as error:
+                tries += not error.throttled
+                self._weigh(error, tries)
+                continue
+            except Exception as unexpected:
+                raise AdapterBroken(f"{type(unexpected).__module__}.{type(unexpected).__qualname__}") from unexpected
+            self.answered_count += 1
+            return answer
+
+    def _weigh(self, error: LockError, tries: int) -> None:
+        """Waits where asking again makes sense; raises where not."""
+        if error.throttled and error.reason is not Reason.QUOTA and (error.retry_after_s or 0.0) <= WAIT_MAX_S:
+            wait_s = max(0.02, error.retry_after_s or PAUSE_S)
+            self._require_time(wait_s)
+            self.pause(wait_s)
+            return
+        if isinstance(error, DeviceNotPaired) or error.reason is Reason.DOOR_OFFLINE:
+            raise DoorSilent(error)
+        self.errors.append(error)
+        if not error.retriable or tries >= TRIES or error.throttled:
+            raise VendorSilent(error)
+        self._require_time(PAUSE_S)
+        self.pause(PAUSE_S)
+
+    def _require_time(self, wait_s: float) -> None:
+        if self.ends_at is not None and time.monotonic() + wait_s > self.ends_at:
+            raise OutOfTime
