@@ -21,6 +21,7 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from lockservice.embedded import postgres, process, roles, servers, valkey
 from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from tests.support.leak_watch import LeakWatch
 
 ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
 
@@ -29,12 +30,13 @@ _session_lock: int | None = None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note that this session uses the servers; parallel workers belong to their controller."""
+    """Note that this session uses the servers (parallel workers belong to their controller), and watch what it writes."""
     global _session_lock  # noqa: PLW0603 - held open until the process ends
     if not _is_worker(config):
         local = LocalDirectory.from_environment().prepare()
         _session_lock = os.open(local.run / "test-sessions.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(_session_lock, fcntl.LOCK_SH)
+    config.pluginmanager.register(LeakWatch(config), "leak-watch")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

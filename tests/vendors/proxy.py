@@ -14,7 +14,24 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.vendors.site import Trouble
 
 HOP_HEADERS = frozenset({"connection", "keep-alive", "content-type", "content-length", "transfer-encoding"})
+SILENCE_S = 1.5
+"""Longer than any harness lets its adapter wait."""
 HTML = b"<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
+
+
+class Gate:
+    """Where one request waits, on its way to the vendor, until it is let through."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def wait(self) -> None:
+        self.arrived.set()
+        self._open.wait(10)
 
 
 class Proxy:
@@ -30,6 +47,7 @@ class Proxy:
         self._matches = matches
         self._methods = methods
         self._pending: list[Trouble] = []
+        self._gate: Gate | None = None
         self._lock = threading.Lock()
         self.paths: list[str] = []
         self.forms: list[tuple[str, dict[str, str]]] = []
@@ -78,6 +96,13 @@ class Proxy:
     def heal(self) -> None:
         with self._lock:
             self._pending = []
+            self._gate = None
+
+    def hold(self) -> Gate:
+        """Lets the next changing request wait until the gate is opened."""
+        with self._lock:
+            self._gate = gate = Gate()
+        return gate
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
@@ -86,6 +111,10 @@ class Proxy:
             self.forms.append((handler.path, dict(parse_qsl(body.decode(), keep_blank_values=True))))
             affected = handler.command in self._methods and self._matches(handler.path)
             trouble = self._pending.pop() if self._pending and affected else None
+            gate = self._gate if affected else None
+            self._gate = None if affected else self._gate
+        if gate is not None:
+            gate.wait()
         if trouble is not None and trouble.endswith("_before"):
             _spoil(handler, trouble, b"")
             return
@@ -132,6 +161,16 @@ def _spoil(handler: BaseHTTPRequestHandler, trouble: Trouble, content: bytes) ->
         for byte in head + b" " * 9000:
             handler.connection.send(bytes([byte]))
             time.sleep(0.03)
+    elif trouble is Trouble.GARBAGE_AFTER:
+        handler.connection.sendall(b"\x16\x03\x01\x00\xff\x00GARBAGE\r\n\r\n" + bytes(range(256)))
+        handler.close_connection = True
+    elif trouble is Trouble.HALF_CLOSED_AFTER:
+        handler.connection.shutdown(socket.SHUT_WR)
+        time.sleep(0.1)
+        handler.close_connection = True
+    elif trouble is Trouble.SILENT_AFTER:
+        time.sleep(SILENCE_S)
+        handler.close_connection = True
     elif trouble is Trouble.CUT_AFTER:
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\n\r\n".encode()
         handler.connection.sendall(head + content[: len(content) // 2])

@@ -18,9 +18,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tests.support import marked
 from vendors import registry
 from vendors.port.clock import Clock, SystemClock
 from vendors.port.errors import LockError, Reason, VendorUnreachable
@@ -40,6 +41,9 @@ from vendors.port.types import (
 )
 from vendors.support.signatures import sign
 
+if TYPE_CHECKING:
+    from tests.vendors.proxy import Gate
+
 _numbers = itertools.count(1)
 
 
@@ -54,6 +58,9 @@ class Trouble(StrEnum):
     EMPTY_AFTER = "empty_after"
     DRIP_AFTER = "drip_after"
     ERROR_500_AFTER = "error_500_after"
+    GARBAGE_AFTER = "garbage_after"
+    HALF_CLOSED_AFTER = "half_closed_after"
+    SILENT_AFTER = "silent_after"
 
 
 class Site(ABC):
@@ -66,6 +73,7 @@ class Site(ABC):
     tells_battery_and_clock = True
     keeps_resting_keys = True
     """Whether a suspended key is still listed at the vendor."""
+    time_zone = "UTC"
 
     def __init__(self) -> None:
         self.clock: Clock = SystemClock()
@@ -137,6 +145,24 @@ class Site(ABC):
     def trouble(self, trouble: Trouble, times: int = 1) -> None:
         """Makes the next changing requests go wrong."""
 
+    def hold(self) -> Gate:
+        """Lets the next changing request wait on its way to the vendor until the gate is opened."""
+        gate: Gate = self.proxy.hold()  # type: ignore[attr-defined]
+        return gate
+
+    def throttle(self) -> None:
+        """Makes the vendor itself answer the next issue with *too fast*, once. For harnesses that say `throttles`."""
+        raise AssertionError(f"{type(self).__name__} cannot be throttled")
+
+    def enlarged(self, count: int) -> Site:
+        """Another installation like this one, with so many doors. For harnesses that say `enlarges`."""
+        raise AssertionError(f"{type(self).__name__} cannot be enlarged")
+
+    def in_zone(self, zone: str) -> Site:
+        """An installation like this one in a house of this time zone; the same where the vendor keeps no local time."""
+        self.time_zone = zone
+        return self
+
     def presented(self, result: IssueResult, request: IssueInput) -> str:
         """What the holder types, shows or taps."""
         if result.kind is CredentialKind.PIN_CODE:
@@ -152,10 +178,16 @@ class Site(ABC):
 
 @dataclass(frozen=True)
 class Harness:
-    """One way to run a vendor. `over_http` says that answers can break on the way."""
+    """One way to run a vendor. `over_http` says that answers can break on the way; `throttles`, that the vendor can be made to
+    say that it is asked too fast; `enlarges`, that a house can have any number of doors; `speaks_https`, that its settings hold
+    http addresses which may be https. `lacks` are the optional protocols of the port its adapter does not offer."""
 
     open: Callable[[], AbstractContextManager[Callable[[], Site]]]
     troubles: tuple[Trouble, ...] = tuple(Trouble)
+    throttles: bool = False
+    enlarges: bool = False
+    speaks_https: bool = False
+    lacks: frozenset[type] = frozenset()
 
     @property
     def over_http(self) -> bool:
@@ -167,11 +199,8 @@ def new_key() -> str:
 
 
 def new_pin() -> Pin:
-    """Six digits that no keypad rule objects to."""
-    while True:
-        digits = f"{secrets.randbelow(10**6):06d}"
-        if len(set(digits)) > 3:
-            return Pin(digits)
+    """Nine digits that no keypad rule objects to, and that are found wherever they should not be."""
+    return Pin(marked.pin())
 
 
 def stay(start_in_h: float = -1, hours: float = 48) -> Window:
@@ -194,7 +223,7 @@ def request_for(site: Site, kind: CredentialKind, doors: tuple[Door, ...] | None
         doors=site.doors if doors is None else doors,
         meta=CallMeta(new_key()),
         pin=new_pin(),
-        card_number=CardNumber(str(secrets.randbelow(2**32))),
+        card_number=CardNumber(marked.card_number()),
     )
     return replace(request, **changes)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from tests.support import marked
 from tests.vendors.proxy import Proxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.assa_abloy.vostio_push import sign as sign_push
@@ -35,14 +36,17 @@ class AssaSite(Site):
     online = True
     time_zone = "UTC"
 
-    def __init__(self, simulator: Simulator, proxy: Proxy, **seed: Any) -> None:
+    def __init__(
+        self, simulator: Simulator, proxy: Proxy, *, count: int = 3, time_zone: str | None = None, **seed: Any
+    ) -> None:
+        self.time_zone = time_zone or self.time_zone
         self.simulator = simulator
         self.proxy = proxy
         proxy.heal()
         tail = secrets.token_hex(4)
         self.house = f"hotel-{tail}"
-        self.client_secret, self.password = secrets.token_hex(12), secrets.token_hex(12)
-        self.names = {f"{tail}{n}": n for n in ("101", "102", "103")}
+        self.client_secret, self.password, self.webhook_secret = marked.token(), marked.token(), marked.token()
+        self.names = {f"{tail}{n}": str(n) for n in range(101, 101 + count)}
         self.doors = tuple(
             Door(f"lck_{door_id}", door_id, label=name, has_remote=self.online) for door_id, name in self.names.items()
         )
@@ -56,7 +60,7 @@ class AssaSite(Site):
             "clientSecret": self.client_secret,
             "username": f"operator-{self.house}",
             "password": self.password,
-            "webhookSecret": "whsec_test_melmastoon",
+            "webhookSecret": self.webhook_secret,
             "timeZone": self.time_zone,
             "rateLimit": None,
             "doors": [{"doorId": d, "name": n, "online": self.online} for d, n in self.names.items()],
@@ -86,6 +90,12 @@ class AssaSite(Site):
     def kill_door(self, door: Door) -> None:
         self.simulator.post("/doors", {"device": door.external_id, "removed": True})
 
+    def enlarged(self, count: int) -> Site:
+        return type(self)(self.simulator, self.proxy, count=count)
+
+    def in_zone(self, zone: str) -> Site:
+        return type(self)(self.simulator, self.proxy, time_zone=zone)
+
     def trouble(self, trouble: Trouble, times: int = 1) -> None:
         self.proxy.trouble(trouble, times)
 
@@ -105,6 +115,17 @@ class AssaSite(Site):
 
 
 class VostioSite(AssaSite):
+    def throttle(self) -> None:
+        body = {
+            "path": "/access-grants",
+            "method": "POST",
+            "status": 429,
+            "code": "rate_limited",
+            "times": 1,
+            "house": self.house,
+        }
+        self.simulator.post("/faults", body)
+
     def settings(self) -> Mapping[str, object]:
         return {
             "mode": "vostio",
@@ -116,7 +137,7 @@ class VostioSite(AssaSite):
         }
 
     def secrets(self) -> Mapping[str, str]:
-        return {"client_secret": self.client_secret, "webhook_secret": "whsec_test_melmastoon"}
+        return {"client_secret": self.client_secret, "webhook_secret": self.webhook_secret}
 
     def signed_push(self, secret: Token, body: bytes, now: datetime) -> Mapping[str, str]:
         timestamp = str(int(now.timestamp()))
@@ -140,7 +161,7 @@ class VisionlineSite(AssaSite):
         return {
             "username": f"operator-{self.house}",
             "password": self.password,
-            "webhook_secret": "whsec_test_melmastoon",
+            "webhook_secret": self.webhook_secret,
         }
 
 
@@ -158,4 +179,7 @@ def running(site: Callable[[Simulator, Proxy], Site]) -> Callable[[], Any]:
     return process
 
 
-HARNESSES = {"assa vostio": Harness(running(VostioSite)), "assa visionline": Harness(running(VisionlineSite))}
+HARNESSES = {
+    "assa vostio": Harness(running(VostioSite), throttles=True, enlarges=True, speaks_https=True),
+    "assa visionline": Harness(running(VisionlineSite), enlarges=True, speaks_https=True),
+}

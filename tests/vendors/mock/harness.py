@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
+from tests.support import marked
 from tests.vendors.proxy import Proxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.mock.adapter import MockLockPort
@@ -20,10 +21,11 @@ _PROFILES = {Trouble.RESET_BEFORE: "cut", Trouble.RESET_AFTER: "lost"}
 class MockSite(Site):
     code = "mock"
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 3) -> None:
         tail = secrets.token_hex(3)
-        self.doors = tuple(Door(f"lck_{n}", f"m{tail}{n}", label=f"{n}") for n in (101, 102, 103))
+        self.doors = tuple(Door(f"lck_{n}", f"m{tail}{n}", label=f"{n}") for n in range(101, 101 + count))
         self.query = ""
+        self.webhook_secret = marked.token()
         super().__init__()
 
     def settings(self) -> Mapping[str, object]:
@@ -33,10 +35,14 @@ class MockSite(Site):
         return ""
 
     def secrets(self) -> Mapping[str, str]:
-        return {"webhook_secret": "whsec_test_melmastoon"}
+        return {"webhook_secret": self.webhook_secret}
 
     def seeds(self) -> list[dict[str, object]]:
         return [{"externalId": d.external_id, "label": d.label} for d in self.doors]
+
+    def throttle(self) -> None:
+        self.query = "fail=issue&reason=rate&times=1"
+        self.refresh()
 
     def kill_door(self, door: Door) -> None:
         self.query = f"deadDoors={door.external_id}"
@@ -44,10 +50,13 @@ class MockSite(Site):
 
 
 class InProcessSite(MockSite):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, count: int = 3) -> None:
+        super().__init__(count)
         self.cloud = MockCloud(self.clock.now)
         self.cloud.ledger.seed(self.seeds(), additive=True)
+
+    def enlarged(self, count: int) -> Site:
+        return InProcessSite(count)
 
     def build(self) -> LockPort:
         return MockLockPort(self.context(), self.cloud)
@@ -67,12 +76,15 @@ class InProcessSite(MockSite):
 
 
 class ProcessSite(MockSite):
-    def __init__(self, simulator: Simulator, proxy: Proxy) -> None:
+    def __init__(self, simulator: Simulator, proxy: Proxy, count: int = 3) -> None:
         self.simulator = simulator
         self.proxy = proxy
-        super().__init__()
+        super().__init__(count)
         proxy.heal()
         simulator.post("/seed", {"doors": self.seeds(), "additive": True})
+
+    def enlarged(self, count: int) -> Site:
+        return ProcessSite(self.simulator, self.proxy, count)
 
     def host(self) -> str:
         return self.proxy.url.removeprefix("http://")
@@ -108,4 +120,7 @@ def process() -> Iterator[Callable[[], Site]]:
         simulator.stop()
 
 
-HARNESSES = {"mock in-process": Harness(in_process, tuple(_PROFILES)), "mock": Harness(process)}
+HARNESSES = {
+    "mock in-process": Harness(in_process, tuple(_PROFILES), throttles=True, enlarges=True),
+    "mock": Harness(process, throttles=True, enlarges=True),
+}

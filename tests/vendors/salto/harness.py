@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
+from tests.support import marked
 from tests.vendors.salto.proxy import RestProxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.port.secrets import Token
@@ -26,13 +27,14 @@ class SaltoSite(Site):
     code = "salto"
     online = True
 
-    def __init__(self, simulator: Simulator, proxy: RestProxy) -> None:
+    def __init__(self, simulator: Simulator, proxy: RestProxy, count: int = 3, time_zone: str = "Asia/Kabul") -> None:
+        self.time_zone = time_zone
         self.simulator = simulator
         self.proxy = proxy
         proxy.heal()
         self.property = f"hotel-{secrets.token_hex(4)}"
-        self.api_key, self.webhook_secret = secrets.token_urlsafe(24), f"whsec_{secrets.token_hex(12)}"
-        names = [f"{self.property}-{number}" for number in ("101", "102", "103")]
+        self.api_key, self.webhook_secret = marked.token(), marked.token()
+        names = [f"{self.property}-{number}" for number in range(101, 101 + count)]
         self.doors = tuple(Door(f"lck_{name}", name, label=f"Room {name[-3:]}") for name in names)
         self.seeded = simulator.post("/seed", self.seed_body())
         super().__init__()
@@ -49,7 +51,7 @@ class SaltoSite(Site):
     def seed_body(self) -> dict[str, object]:
         return {
             "property": self.property,
-            "timeZone": "Asia/Kabul",
+            "timeZone": self.time_zone,
             "apiKeys": [self.api_key],
             "webhookSecret": self.webhook_secret,
             # A stay runs in each room, which companions' keys can join.
@@ -100,6 +102,16 @@ class SaltoSite(Site):
     def kill_door(self, door: Door) -> None:
         self.simulator.post("/faults", {"property": self.property, "device": door.external_id, "code": "door_offline"})
 
+    def throttle(self) -> None:
+        body = {"surface": "rest", "property": self.property, "method": "POST", "code": "rate_limited", "times": 1}
+        self.simulator.post("/faults", body)
+
+    def enlarged(self, count: int) -> Site:
+        return type(self)(self.simulator, self.proxy, count)
+
+    def in_zone(self, zone: str) -> Site:
+        return type(self)(self.simulator, self.proxy, time_zone=zone)
+
     def trouble(self, trouble: Trouble, times: int = 1) -> None:
         self.proxy.trouble(trouble, times)
 
@@ -115,4 +127,4 @@ def process() -> Iterator[Callable[[], Site]]:
         simulator.stop()
 
 
-HARNESSES = {"salto": Harness(process)}
+HARNESSES = {"salto": Harness(process, throttles=True, enlarges=True, speaks_https=True)}

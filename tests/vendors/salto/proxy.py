@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from tests.vendors.proxy import _spoil
+from tests.vendors.proxy import Gate, _spoil
 from tests.vendors.site import Trouble
 
 METHODS = ("GET", "POST", "PATCH", "DELETE")
@@ -19,6 +19,7 @@ class RestProxy:
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream).netloc
         self._pending: list[Trouble] = []
+        self._gate: Gate | None = None
         self._lock = threading.Lock()
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         proxy = self
@@ -54,6 +55,13 @@ class RestProxy:
     def heal(self) -> None:
         with self._lock:
             self._pending = []
+            self._gate = None
+
+    def hold(self) -> Gate:
+        """Lets the next request that is not GET wait until the gate is opened."""
+        with self._lock:
+            self._gate = gate = Gate()
+        return gate
 
     def _serve(self, handler: BaseHTTPRequestHandler, method: str) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
@@ -61,6 +69,10 @@ class RestProxy:
         with self._lock:
             self.requests.append((method, handler.path, headers, body))
             trouble = self._pending.pop() if self._pending and method != "GET" else None
+            gate = self._gate if method != "GET" else None
+            self._gate = self._gate if method == "GET" else None
+        if gate is not None:
+            gate.wait()
         if trouble is not None and trouble.endswith("_before"):
             _spoil(handler, trouble, b"")
             return

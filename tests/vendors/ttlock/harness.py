@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
+from tests.support import marked
 from tests.vendors.proxy import Proxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.port.secrets import Token
@@ -24,14 +25,14 @@ def is_changing(path: str) -> bool:
 class TtlockSite(Site):
     code = "ttlock"
 
-    def __init__(self, simulator: Simulator, proxy: Proxy) -> None:
+    def __init__(self, simulator: Simulator, proxy: Proxy, count: int = 3) -> None:
         self.simulator = simulator
         self.proxy = proxy
         proxy.heal()
         tail = secrets.token_hex(4)
         self.client_id, self.username = f"app{tail}", f"owner{tail}@example.org"
-        self.client_secret, self.password = secrets.token_hex(12), secrets.token_hex(12)
-        self.locks = [{"alias": name} for name in ("101", "102", "ورودی اصلی")]
+        self.client_secret, self.password, self.webhook_secret = marked.token(), marked.token(), marked.token()
+        self.locks = [{"alias": name} for name in ("101", "102", "ورودی اصلی", *(str(n) for n in range(104, 101 + count)))]
         seeded = simulator.post("/seed", self.seed_body())
         self.gateway = seeded["gateways"][0]["gatewayId"]
         self.doors = tuple(
@@ -64,8 +65,8 @@ class TtlockSite(Site):
         return {
             "client_secret": self.client_secret,
             "username": self.username,
-            "password_md5": hashlib.md5(self.password.encode(), usedforsecurity=False).hexdigest(),
-            "webhook_secret": "whsec_test_melmastoon",
+            "password_md5": marked.plant(hashlib.md5(self.password.encode(), usedforsecurity=False).hexdigest()),
+            "webhook_secret": self.webhook_secret,
         }
 
     def opens(self, door: Door, kind: CredentialKind, value: str, at: datetime | None = None) -> bool:
@@ -90,6 +91,12 @@ class TtlockSite(Site):
                 "/faults", {"path": f"{path}", "lockId": int(door.external_id), "errcode": -3002, "times": None}
             )
 
+    def throttle(self) -> None:
+        self.simulator.post("/faults", {"path": "*", "clientId": self.client_id, "errcode": 30006, "times": 1})
+
+    def enlarged(self, count: int) -> Site:
+        return TtlockSite(self.simulator, self.proxy, count)
+
     def trouble(self, trouble: Trouble, times: int = 1) -> None:
         self.proxy.trouble(trouble, times)
 
@@ -109,4 +116,4 @@ def process() -> Iterator[Callable[[], Site]]:
         simulator.stop()
 
 
-HARNESSES = {"ttlock": Harness(process)}
+HARNESSES = {"ttlock": Harness(process, throttles=True, enlarges=True, speaks_https=True)}
