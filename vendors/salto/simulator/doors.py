@@ -3,7 +3,8 @@
 One rule: the order is the real lock's: first exchange with the carrier (deny list in, news out, rights in at an on-line
 door), then deny list, room generation, dates. A stand-alone door judges by the carrier and its own memory alone.
 Source: the vendor's user documentation on hotel keys and deny lists, operation codes of a public host-interface client (high);
-that an on-line door takes generations, blocks and deny list from the server at once: assumed.
+that an on-line door takes blocks and deny list from the server at once, and a newer generation once that key's window has
+begun: assumed.
 """
 
 from __future__ import annotations
@@ -124,12 +125,12 @@ def _judge(prop: Property, door: Door, image: Image | None, denylist: set[int] |
     if image is None:
         return Verdict(84, "unknown_credential")
     generation = image.rooms.get(door.name)
-    code = _code(prop, door, image, denylist) or _by_date(image.starts, image.ends, moment)
+    code = _code(prop, door, image, denylist, moment) or _by_date(image.starts, image.ends, moment)
     learnt = generation if code == OPENED and generation is not None and generation > door.seen_generation else 0
     return Verdict(code, REASONS.get(code, "open"), image.ref, image.operator, learnt)
 
 
-def _code(prop: Property, door: Door, image: Image, denylist: set[int] | frozenset[int]) -> int:
+def _code(prop: Property, door: Door, image: Image, denylist: set[int] | frozenset[int], moment: datetime) -> int:
     """Returns why the key is refused whatever the time, 0 when it is not."""
     generation = image.rooms.get(door.name)
     is_shared = door.authorisation is not None
@@ -137,17 +138,18 @@ def _code(prop: Property, door: Door, image: Image, denylist: set[int] | frozens
     checks = (
         (image.serial in denylist or _is_refused_by_server(prop, door, image), 96),
         (not is_granted, 84),
-        (generation is not None and generation < _newest_generation(prop, door), 88),
+        (generation is not None and generation < _newest_generation(prop, door, moment), 88),
         (generation is not None and generation <= door.cancelled_generation, 89),
     )
     return next((code for is_hit, code in checks if is_hit), 0)
 
 
-def _newest_generation(prop: Property, door: Door) -> int:
-    room = prop.room_of(door.name)
-    if door.is_online and not door.is_dead and room is not None:
-        return max(door.seen_generation, room.generation)
-    return door.seen_generation
+def _newest_generation(prop: Property, door: Door, moment: datetime) -> int:
+    """What the door goes by. A key made ahead of its guest's arrival does not put out the guest who is still there."""
+    if not door.is_online or door.is_dead:
+        return door.seen_generation
+    begun = (key.rooms[door.name] for key in prop.keys.values() if door.name in key.rooms and key.starts <= moment)
+    return max(door.seen_generation, *begun, 0)
 
 
 def _is_refused_by_server(prop: Property, door: Door, image: Image) -> bool:

@@ -307,7 +307,10 @@ def _supersede(prop: Property, new: Key) -> list[dict[str, Any]]:
         until = prop.instant(key.carried_until or key.ends)
         if until > prop.now():
             older.append({"reservationRef": key.reservation_ref, "rooms": shared, "validUntil": until.isoformat()})
-        stale = all(generation < prop.rooms[name].generation for name, generation in key.rooms.items())
+        # A key made ahead of its guest's arrival leaves the present guest's in force.
+        stale = new.starts <= prop.local(prop.now()) and all(
+            generation < prop.rooms[name].generation for name, generation in key.rooms.items()
+        )
         if stale and key.status in LIVE and key.status != "waiting_card":
             key.status = "superseded"
     return older
