@@ -1,33 +1,32 @@
-"""The one place adapters are built, and what is wrapped around every call: limit, time, count.
+"""The one place adapters are built, and what is wrapped around every call: limit, time, count, and the scrubbing boundary.
 
 One rule: everything outside `vendors` reaches a vendor through this module, and names no vendor.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from devices import secret_sealing
 from devices.limits import SharedLimit
 from devices.models import VendorInstallation
+from devices.secret_boundary import BoundaryPort, Opening
+from devices.secret_sealing import SealedInstallation
 from devices.selectors import InstallationFacts, UnknownDevice
-from lockservice.core import crypto
+from lockservice.core.secret_cache import HeldSecrets
 from vendors import registry
 from vendors.port.clock import Clock, SystemClock
 from vendors.port.manifest import AdapterContext, CallLimiter, NoLimit, VendorManifest
 from vendors.port.protocol import LockPort
 from vendors.port.secrets import Token
 
-SETTINGS_PLACE = ("devices_vendorinstallation", "settings_sealed")
-SECRETS_PLACE = ("devices_vendorinstallation", "secrets_sealed")
-
-_built: dict[tuple[str, str, int], LockPort] = {}
+_built: dict[tuple[str, str], tuple[int, BoundaryPort]] = {}
 
 
 def manifest(vendor: str) -> VendorManifest:
@@ -41,49 +40,67 @@ def manifests() -> dict[str, VendorManifest]:
 
 
 def port_of(tenant_id: str, facts: InstallationFacts) -> LockPort:
-    """Returns the installation's adapter, built once per process and version of its settings. Inside the tenant's block.
+    """Returns the installation's port, made once per process and version of its settings. Inside the tenant's block.
 
-    Raises UnknownDevice when the installation is gone, ValueError when its settings are wrong.
+    The adapter itself is opened at the first call, which therefore raises VendorUnreachable with Reason.SETTINGS where settings
+    are wrong, or where keys or secrets cannot be had. Raises UnknownDevice when the installation is gone.
     """
-    key = (tenant_id, facts.id, facts.version)
-    port = _built.get(key)
-    if port is None:
+    key = (tenant_id, facts.id)
+    version, port = _built.get(key, (0, None))
+    if port is None or version < facts.version:
         if len(_built) > 2000:
             _built.clear()
-        port = _built[key] = registry.build(facts.vendor, _context(tenant_id, facts))
+        row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=facts.id).first()
+        if row is None:
+            raise UnknownDevice(facts.id)
+        sealed = SealedInstallation.of(row)
+        port = BoundaryPort(_opening(sealed, facts, sealed.held_secrets()), previous=port)
+        # The row may be newer than the facts; under its own version it is found again without a query.
+        _built[key] = (row.version, port)
     return port
 
 
-def seal_installation(row: VendorInstallation, settings: dict[str, object], secrets: dict[str, str]) -> None:
-    """Seals settings and secrets into the row (not saved)."""
-    row.settings_sealed = crypto.seal("lock-config", row.tenant_id, _place(row.id, SETTINGS_PLACE), json.dumps(settings))
-    row.secrets_sealed = crypto.seal("lock-config", row.tenant_id, _place(row.id, SECRETS_PLACE), json.dumps(secrets))
+def port_with(sealed: SealedInstallation, facts: InstallationFacts, secrets: Mapping[str, Token]) -> LockPort:
+    """Returns a port of its own with these secrets in place of the stored ones, to try them out. Touches no database."""
+    return BoundaryPort(_opening(sealed, facts, HeldSecrets.given(secrets)))
+
+
+def seal_installation(row: VendorInstallation, settings: Mapping[str, object], secrets: Mapping[str, str]) -> None:
+    """Seals settings into the row (not saved) and puts the secrets into the store. Inside the tenant's block.
+
+    Raises devices.secret_fingerprints.SecretReused when another property has one of the values, ValueError for a secret the
+    vendor does not know, KeyUnavailable and StoreUnavailable where keys or secrets are kept.
+    """
+    secret_sealing.seal(row, manifest(row.vendor), settings, secrets)
 
 
 def open_installation(row: VendorInstallation) -> tuple[dict[str, object], dict[str, str]]:
-    """Opens settings and secrets of a row. Raises lockservice.core.crypto.SealBroken."""
-    opened = crypto.unseal("lock-config", row.tenant_id, _place(row.id, SETTINGS_PLACE), row.settings_sealed)
-    secrets = "{}"
-    if row.secrets_sealed:
-        secrets = crypto.unseal("lock-config", row.tenant_id, _place(row.id, SECRETS_PLACE), row.secrets_sealed)
-    return json.loads(opened), json.loads(secrets)
+    """Opens settings and secrets of a row. May ask key service and store. Raises SealBroken, SecretMissing, KeyUnavailable,
+    StoreUnavailable."""
+    sealed = SealedInstallation.of(row)
+    return sealed.settings(), {name: value.reveal() for name, value in secrets_of(sealed).items()}
 
 
-def _context(tenant_id: str, facts: InstallationFacts) -> AdapterContext:
-    row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=facts.id).first()
-    if row is None:
-        raise UnknownDevice(facts.id)
-    opened, secrets = open_installation(row)
-    return AdapterContext(
-        tenant_id=tenant_id,
-        installation_id=facts.id,
-        settings=opened,
-        secrets={name: Token(value) for name, value in secrets.items()},
-        clock=vendor_clock(),
-        rng=random.Random(),  # noqa: S311 - nonces and jitter, never PINs
-        sleep=time.sleep,
-        limiter=_limiter(facts),
-    )
+def secrets_of(sealed: SealedInstallation) -> Mapping[str, Token]:
+    """Reads an installation's secrets by the adapter's names. Raises SealBroken, SecretMissing, StoreUnavailable."""
+    return {**sealed.old_secrets(), **sealed.held_secrets().values()}
+
+
+def _opening(sealed: SealedInstallation, facts: InstallationFacts, held: HeldSecrets) -> Opening:
+    def build(values: Mapping[str, Token]) -> LockPort:
+        context = AdapterContext(
+            tenant_id=sealed.tenant_id,
+            installation_id=sealed.installation_id,
+            settings=sealed.settings(),
+            secrets={**sealed.old_secrets(), **values},
+            clock=vendor_clock(),
+            rng=random.Random(),  # noqa: S311 - nonces and jitter, never PINs
+            sleep=time.sleep,
+            limiter=_limiter(facts),
+        )
+        return registry.build(facts.vendor, context)
+
+    return Opening(facts.vendor, held, build)
 
 
 def _limiter(facts: InstallationFacts) -> CallLimiter:
@@ -125,10 +142,6 @@ def tally() -> Iterator[Tally]:
         yield counted
     finally:
         _tallies.open = None
-
-
-def _place(installation_id: str, place: tuple[str, str]) -> tuple[str, str, str]:
-    return (place[0], installation_id, place[1])
 
 
 class ObservedClock:

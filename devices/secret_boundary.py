@@ -1,7 +1,8 @@
 """The one boundary between a vendor's adapter and everything else: it opens the adapter late, and lets no secret out in a text.
 
-One rule: whatever an adapter raises or warns of is scrubbed here of the installation's secrets and of what was handed to the call
-(PINs, references, card numbers, tokens), whatever the adapter itself did about it. Only this module builds on `open_adapter`.
+One rule: whatever an adapter raises or warns of is scrubbed here of the installation's secrets and of what was handed to the
+call (PINs, references, card numbers, tokens), whatever the adapter itself did about it. Only this module builds on
+`open_adapter`.
 
 The adapter is opened at the first call, outside any transaction, since that may ask the key service and the secret store.
 `isinstance` against an optional protocol of the port opens it too, and answers as the adapter itself would.
@@ -61,7 +62,7 @@ class BoundaryPort:
 
     def __init__(self, opening: Opening, previous: BoundaryPort | None = None) -> None:
         self._opening = opening
-        self._previous = previous if previous is None or previous._opened else previous._previous
+        self._previous: BoundaryPort | None = previous if previous is None or previous._opened else previous._previous
         self._lock = threading.Lock()
         self._opened: tuple[Mapping[str, Token], LockPort] | None = None
         self._failed: tuple[KeyUnavailable, float] | None = None
@@ -99,7 +100,8 @@ class BoundaryPort:
         return self._call("describe_adapter")
 
     def __getattr__(self, name: str) -> Any:
-        """Gives an optional verb of the adapter, wrapped likewise; AttributeError where it has none, as `isinstance` expects."""
+        """Gives an optional verb of the adapter, wrapped likewise; AttributeError where it has none, as `isinstance`
+        expects."""
         if name.startswith("_") or not callable(getattr(self._adapter()[1], name)):
             raise AttributeError(name)
         return lambda *args, **named: self._call(name, *args, **named)

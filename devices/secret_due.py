@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from devices.models import SecretDue, VendorInstallation
-from devices.secret_rules import DATA_KEY_EVERY, due_at, rule_of
+from devices.secret_rules import ADDRESS_EVERY, DATA_KEY_EVERY, due_at, rule_of
 from lockservice.core import clock, tenancy
 from sagas.alerts import NewAlert, raise_alerts
 from vendors.port.ids import new_id
@@ -58,7 +58,8 @@ class DueLine:
 def bring_forward(
     row: VendorInstallation, kind: str, names: Iterable[str], until: datetime, reason: str, detail: str, now: datetime
 ) -> int:
-    """Makes the names due by `until` unless they are due earlier; returns how many are due by then. Inside the tenant's block."""
+    """Makes the names due by `until` unless they are due earlier; returns how many are due by then. Inside the tenant's
+    block."""
     count = 0
     for name in names:
         _open(row, kind, name, until, reason, detail, now)
@@ -86,6 +87,13 @@ def close(row: VendorInstallation, kind: str, names: Iterable[str], now: datetim
     """Notes that these were rotated. Inside the tenant's block."""
     rows = SecretDue.objects.filter(tenant_id=row.tenant_id, installation_id=row.id, kind=kind, name__in=list(names))
     rows.filter(done_at__isnull=True).update(done_at=now)
+
+
+def note_address(row: VendorInstallation, rotated_at: datetime, now: datetime) -> None:
+    """Opens the row of a webhook address that has none. Inside the tenant's block."""
+    open_rows = SecretDue.objects.filter(tenant_id=row.tenant_id, installation_id=row.id, kind=WEBHOOK_ADDRESS)
+    if not open_rows.filter(done_at__isnull=True).exists():
+        _open(row, WEBHOOK_ADDRESS, "token", rotated_at + ADDRESS_EVERY, CADENCE, "", now)
 
 
 def listed(tenant_id: str, now: datetime, installation_id: str = "") -> list[DueLine]:

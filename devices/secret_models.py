@@ -19,8 +19,8 @@ class SecretDue(models.Model):
     """Something that must be rotated by `due_at` (real time); open while done_at is empty.
 
     kind: secret (at the vendor), webhook_address, data_key (ours), pairing (at the encoder). reason: cadence, expiry,
-    decommissioned, break_glass or manual. detail says what for, such as a device's or a request's id. needs_person: nobody but a
-    person can make the new one.
+    decommissioned, break_glass or manual. detail says what for, such as a device's or a request's id. needs_person: nobody but
+    a person can make the new one.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -118,6 +118,7 @@ class BreakGlass(models.Model):
     requested_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     revealed_at = models.DateTimeField(null=True)
+    revealed_version = models.PositiveIntegerField(null=True)
     closed_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -5,8 +5,8 @@ what is late then raises an alert by itself.
 
 One rule: every stage is a row before it is an act, so a rotation may be killed anywhere and goes on at the next run. Stages:
 staged (new values in the store, untried) → switched (in use; the old ones stay valid beside them where the adapter can hold
-both) → dropped (old ones out of use) → retired (destroyed); or rolled_back. No transaction is open while the store or the vendor
-is asked.
+both) → dropped (old ones out of use) → retired (destroyed); or rolled_back. No transaction is open while the store or the
+vendor is asked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from vendors.port.secrets import Token
 
 STAGED, SWITCHED, DROPPED, RETIRED, ROLLED_BACK = "staged", "switched", "dropped", "retired", "rolled_back"
 SETTLE: Final = timedelta(minutes=1)
-"""Between taking an old value out of use and destroying it: other processes keep what they know of an installation for seconds."""
+"""Between taking an old value out of use and destroying it: other processes keep what they know of an installation for
+seconds."""
 INTERRUPTED_AFTER: Final = timedelta(minutes=2)
 """Writing a handful of values to the store takes seconds; whoever needs longer was killed."""
 URGENT_WITHIN: Final = timedelta(hours=24)
@@ -40,7 +41,8 @@ URGENT_WITHIN: Final = timedelta(hours=24)
 
 
 class RotationRefused(Exception):
-    """The rotation cannot be done as asked; nothing was changed. `code` is a stable word. Trying the same again makes no sense."""
+    """The rotation cannot be done as asked; nothing was changed. `code` is a stable word. Trying the same again makes no
+    sense."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -70,7 +72,8 @@ def make_due(
     names: tuple[str, ...] = (),
 ) -> int:
     """Makes an installation's vendor secrets (or only `names`) and its webhook address due within a time; returns how many rows
-    are due by then. Inside the tenant's block. `reason` is decommissioned, break_glass or manual; `detail` an id, never a secret.
+    are due by then. Inside the tenant's block. `reason` is decommissioned, break_glass or manual; `detail` an id, never a
+    secret.
 
     What is due earlier stays so. Repeating it changes nothing. Raises UnknownDevice.
     """
@@ -88,8 +91,8 @@ def rotate(
 ) -> Rotated:
     """Puts new values in place of old: stages them, tries them at the vendor with its list of locks, and switches.
 
-    No transaction may be open. Raises RotationRefused (unknown, missing or reused value, refused by the vendor, another rotation
-    staged), RotationWaits, UnknownDevice, and StoreUnavailable before anything was changed.
+    No transaction may be open. Raises RotationRefused (unknown, missing or reused value, refused by the vendor, another
+    rotation staged), RotationWaits, UnknownDevice, and StoreUnavailable before anything was changed.
     """
     rotation_id = stage(tenant_id, installation_id, values, actor_id=actor_id, overlap=overlap)
     return resume(tenant_id, rotation_id)
@@ -192,7 +195,9 @@ def retire_due(tenant_id: str, installation_id: str = "") -> int:
     No transaction may be open; safe to repeat. Raises StoreUnavailable.
     """
     with tenancy.tenant(tenant_id):
-        rows = SecretRotation.objects.filter(tenant_id=tenant_id, stage__in=[SWITCHED, DROPPED], retire_at__lte=clock.real_now())
+        rows = SecretRotation.objects.filter(
+            tenant_id=tenant_id, stage__in=[SWITCHED, DROPPED], retire_at__lte=clock.real_now()
+        )
         if installation_id:
             rows = rows.filter(installation_id=installation_id)
         due = list(rows.values_list("id", "stage").order_by("retire_at"))

@@ -44,7 +44,8 @@ def has_overlap(manifest: VendorManifest, name: str) -> bool:
 
 
 def due_at(rule: SecretRule, value: str, made_at: datetime) -> datetime | None:
-    """Returns when a value made at an instant must be replaced; None for never. A certificate ends early enough to be renewed."""
+    """Returns when a value made at an instant must be replaced; None for never. A certificate ends early enough to be
+    renewed."""
     ends = certificate_end(value)
     by_age = made_at + timedelta(days=rule.every_days) if rule.every_days else None
     by_end = ends - BEFORE_EXPIRY if ends else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
 
 from devices import secret_due, secret_fingerprints
 from devices.models import VendorInstallation
@@ -26,6 +28,7 @@ PURPOSE = "lock-config"
 TABLE = "devices_vendorinstallation"
 SETTINGS = "settings_sealed"
 SECRETS = "secrets_sealed"
+WRAP_EVERY: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,8 @@ class SealedInstallation:
 
 
 def seal(row: VendorInstallation, manifest: VendorManifest, settings: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-    """Seals settings into the row (not saved) and puts the secrets that changed into the store. Inside the tenant's block; where
-    keys or secrets are with Google use the three steps below, since the second then leaves this machine.
+    """Seals settings into the row (not saved) and puts the secrets that changed into the store. Inside the tenant's block;
+    where keys or secrets are with Google use the three steps below, since the second then leaves this machine.
 
     Raises SecretReused, ValueError for names the vendor does not know, KeyUnavailable, StoreUnavailable.
     """
@@ -134,7 +137,7 @@ def record(row: VendorInstallation, manifest: VendorManifest, changed: Mapping[s
     own = names_of(manifest)
     secret_due.note_next(row, manifest, {name: value for name, value in changed.items() if name in own}, now)
     secret_due.note_data_key(row, now)
-    row.data_key_made_at = now
+    row.data_key_made_at = row.data_key_wrapped_at = now
 
 
 def reseal_settings(row: VendorInstallation, settings: Mapping[str, object], key_name: str) -> None:
@@ -143,14 +146,23 @@ def reseal_settings(row: VendorInstallation, settings: Mapping[str, object], key
     _set_settings(row, key, wrapped, settings)
 
 
-def rewrapped(sealed: SealedInstallation, key_name: str) -> WrappedKey | None:
-    """Wraps the same data key under the present version of its key-encryption key; None where it already is, or there is none.
+def needs_wrapping(old: WrappedKey, key_name: str, wrapped_at: datetime | None, now: datetime) -> bool:
+    """Says whether a wrapped key is due to be wrapped anew: another key-encryption key, or another version of it. Where only
+    the key service knows its version, once in WRAP_EVERY, so that no data key hangs on a version that is long replaced.
+    """
+    if old.key_name != key_name:
+        return True
+    is_current = key_wrapper().is_current(key_name, old.wrapped)
+    if is_current is not None:
+        return not is_current
+    return wrapped_at is None or now - wrapped_at >= WRAP_EVERY
+
+
+def rewrapped(sealed: SealedInstallation, old: WrappedKey, key_name: str) -> WrappedKey:
+    """Wraps the same data key under the present version of a key-encryption key; what it sealed stays as it is.
 
     May call the key service. Raises KeyUnavailable, SealBroken.
     """
-    old = sealed.data_key
-    if old is None or (old.key_name == key_name and key_wrapper().is_current(key_name, old.wrapped)):
-        return None
     place = (TABLE, sealed.installation_id, SETTINGS)
     return crypto_envelope.rewrap(key_wrapper(), old, key_name, sealed.tenant_id, place)
 

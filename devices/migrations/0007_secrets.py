@@ -29,6 +29,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='vendorinstallation',
+            name='data_key_wrapped_at',
+            field=models.DateTimeField(null=True),
+        ),
+        migrations.AddField(
+            model_name='vendorinstallation',
             name='secret_versions',
             field=models.JSONField(blank=True, default=dict),
         ),
@@ -47,6 +52,7 @@ class Migration(migrations.Migration):
                 ('requested_at', models.DateTimeField()),
                 ('expires_at', models.DateTimeField()),
                 ('revealed_at', models.DateTimeField(null=True)),
+                ('revealed_version', models.PositiveIntegerField(null=True)),
                 ('closed_at', models.DateTimeField(null=True)),
             ],
             options={

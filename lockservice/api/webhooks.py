@@ -19,6 +19,7 @@ from devices.webhooks_addresses import AddressUnknown
 from lockservice.api import metrics
 from lockservice.core.http import answer, problem_of
 from lockservice.core.http_problems import Problem
+from vendors.port.errors import LockError
 
 MEDIA_TYPES: Final = frozenset({"application/json", "application/x-www-form-urlencoded"})
 _CHARSET: Final = re.compile(r';\s*charset="?([\w-]+)', re.IGNORECASE)
@@ -52,6 +53,9 @@ def _take(request: HttpRequest, vendor: str, installation_id: str, token: str) -
         webhooks.take_in(recipient, dict(request.headers), body)
     except webhooks.Forged:
         raise _refused() from None
+    except LockError as error:
+        # Our secret store gives no answer: whether the push is genuine cannot be told now, so the vendor is to push again.
+        raise Problem("VENDOR_UNREACHABLE", "try again", retriable=True, headers={"Retry-After": "30"}) from error
 
 
 def _refused() -> Problem:

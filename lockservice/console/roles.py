@@ -24,6 +24,7 @@ class Right(StrEnum):
     LETTER_READ = "lock.letter.read"
     LETTER_REPLAY = "lock.letter.replay"
     ACTS_READ = "lock.acts.read"
+    BREAK_GLASS_APPROVE = "lock.breakglass.approve"
     COSTS_READ = "lock.costs.read"
 
 
@@ -60,7 +61,7 @@ _REPAIRS = ROLES["front_desk_supervisor"] - {
 _ONLY_HERE: dict[Role, frozenset[str]] = {
     Role.FRONT_DESK: frozenset({Right.GUEST_READ}),
     Role.FRONT_DESK_SUPERVISOR: frozenset({Right.GUEST_READ}),
-    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ, Right.COSTS_READ}),
+    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ, Right.COSTS_READ, Right.BREAK_GLASS_APPROVE}),
     Role.AUDITOR: frozenset({Right.ACTS_READ, Right.COSTS_READ}),
     Role.SUPPORT: _REPAIRS
     | {
@@ -70,6 +71,7 @@ _ONLY_HERE: dict[Role, frozenset[str]] = {
         Right.LETTER_REPLAY,
         Right.ACTS_READ,
         Right.COSTS_READ,
+        Right.BREAK_GLASS_APPROVE,
     },
     Role.PLATFORM: frozenset({Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ}),
 }

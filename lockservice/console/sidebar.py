@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.admin import AdminSite
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential, KeyPolicyRow, Reservation
-from devices.models import LockDevice, VendorInstallation
+from devices.models import BreakGlass, LockDevice, SecretDue, VendorInstallation
 from lockservice.console.models import StaffAct, TenantVisit
 from lockservice.console.read_only import list_url
 from lockservice.console.roles import Right
@@ -47,6 +48,7 @@ _SECTIONS: list[tuple[Any, list[tuple[Any, Any]]]] = [
     (_("House"), [(LockDevice, _("Locks")), (VendorInstallation, _("Lock systems")), (KeyPolicyRow, _("Key policies"))]),
     (_("Work"), [(Alert, _("Alerts")), (Saga, _("Sagas"))]),
     (_("Messages"), [(OutboxEvent, _("Outbox")), (InboxMessage, _("Inbox")), (DeadLetter, _("Dead letters"))]),
+    (_("Secrets"), [(SecretDue, _("Rotation")), (BreakGlass, _("Break-glass"))]),
     (_("Record"), [(StaffAct, _("Acts")), (TenantVisit, _("Visits"))]),
 ]
 
@@ -84,5 +86,7 @@ def _numbers(desk: Desk) -> dict[Any, tuple[int, bool]]:
         Saga: (Saga.objects.filter(**mine, status="dead").count(), True),
         OutboxEvent: (OutboxEvent.objects.filter(**mine, blocked=True).count(), True),
         DeadLetter: (DeadLetter.objects.filter(**mine, replayed_at__isnull=True).count(), True),
+        SecretDue: (SecretDue.objects.filter(**mine, done_at__isnull=True, due_at__lte=Now()).count(), True),
+        BreakGlass: (BreakGlass.objects.filter(**mine, state__in=["requested", "approved", "revealed"]).count(), True),
         LockDevice: (LockDevice.objects.filter(**mine, active=True, online=False).count(), False),
     }

@@ -93,6 +93,14 @@ BOOKINGS = {
     "no_show": Word(_("no-show"), WARN),
     "fraud_flagged": Word(_("under review"), BAD),
 }
+BREAK_GLASS = {
+    "requested": Word(_("waits for agreement"), WARN),
+    "approved": Word(_("may be looked at"), BUSY),
+    "revealed": Word(_("was looked at"), BAD),
+    "closed": Word(_("closed"), OVER),
+    "expired": Word(_("time ran out"), OVER),
+    "refused": Word(_("refused"), OVER),
+}
 ACTIONS = {
     "update": _("Change window or rooms"),
     "suspend": _("Suspend"),
@@ -103,6 +111,11 @@ ACTIONS = {
     "retry": _("Repair open doors"),
     "confirm": _("Papers were seen"),
     "reveal": _("Show the PIN"),
+    "glass_ask": _("Ask to see a vendor secret"),
+    "glass_approve": _("Agree"),
+    "glass_refuse": _("Refuse"),
+    "glass_reveal": _("Show the secret, once"),
+    "glass_close": _("Close the case"),
 }
 MOVES = {
     "request": _("asked for"),

@@ -30,7 +30,8 @@ class KeyWrapper(Protocol):
         ...
 
     def unwrap(self, key_name: str, wrapped: bytes, context: bytes) -> bytes:
-        """Returns the plain key, whichever version wrapped it. Raises KeyUnavailable, and SealBroken for other bytes or context."""
+        """Returns the plain key, whichever version wrapped it. Raises KeyUnavailable, and SealBroken for other bytes or
+        context."""
         ...
 
     def is_current(self, key_name: str, wrapped: bytes) -> bool | None:

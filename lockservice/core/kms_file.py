@@ -61,8 +61,8 @@ class KeyFolder:
         return max(map(int, names), default=0)
 
     def add_version(self, *, first: bool = False) -> int:
-        """Makes the next version and returns its number; with `first` only where there is none. Of several writers each gets its
-        own, but a first one is made once."""
+        """Makes the next version and returns its number; with `first` only where there is none. Of several writers each gets
+        its own, but a first one is made once."""
         make_folder(self._folder)
         while True:
             version = self.version() + 1

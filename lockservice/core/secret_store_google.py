@@ -1,8 +1,9 @@
 """Vendor secrets in Google Secret Manager.
 
 One rule: a value is checked end to end with CRC-32C, and an answer that fails the check is none. A secret's id is the parts of
-its name joined by `--`, since ids take no slash: `lock--tnt_…--ppt_…--vad_…--client_secret`. Source: google.cloud.secretmanager.v1
-(read November 2026): ids of at most 255 letters, digits, `-` and `_`; a version's payload cannot be changed.
+its name joined by `--`, since ids take no slash: `lock--tnt_…--ppt_…--vad_…--client_secret`. Source:
+google.cloud.secretmanager.v1 (read November 2026): ids of at most 255 letters, digits, `-` and `_`; a version's payload cannot
+be changed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from devices import selectors, webhooks_addresses
+from devices import secret_rotation, selectors, webhooks_addresses
 from devices.selectors import UnknownDevice
 from lockservice.core import tenancy
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         try:
             with tenancy.tenant(tenant_id):
                 facts = selectors.installation(tenant_id, options["installation"])
-                token = webhooks_addresses.rotate(tenant_id, facts.id, timedelta(hours=options["overlap_hours"]))
+                token = secret_rotation.rotate_address(tenant_id, facts.id, timedelta(hours=options["overlap_hours"]))
         except UnknownDevice as error:
             raise CommandError("no such installation in this tenant") from error
         self.stdout.write(webhooks_addresses.path_of(facts, token))

@@ -157,7 +157,7 @@ class InstallationAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: Any) -> QuerySet[Any]:
         """Leaves what is sealed in the database."""
-        return super().get_queryset(request).defer("settings_sealed", "secrets_sealed")
+        return super().get_queryset(request).defer("settings_sealed", "secrets_sealed", "data_key_wrapped")
 
     def prepare(self, desk: Desk, rows: list[Any]) -> None:
         """Counts locks."""
@@ -192,9 +192,8 @@ class InstallationAdmin(ReadOnlyAdmin):
             "title": row.label,
             "house": desk.houses.get(row.property_id, row.property_id),
             "in_use": in_use(row.active),
-            "has_secrets": VendorInstallation.objects.filter(
-                tenant_id=row.tenant_id, id=row.id, secrets_sealed__isnull=False
-            ).exists(),
+            "has_secrets": bool(row.secret_versions)
+            or VendorInstallation.objects.filter(tenant_id=row.tenant_id, id=row.id, secrets_sealed__isnull=False).exists(),
             "counts": list(counts),
             "locks": [(lock, page_url(LockDevice, lock.id), health(lock)) for lock in locks],
             "locks_url": list_url(LockDevice),
