@@ -26,6 +26,7 @@ class Right(StrEnum):
     ACTS_READ = "lock.acts.read"
     BREAK_GLASS_APPROVE = "lock.breakglass.approve"
     COSTS_READ = "lock.costs.read"
+    DEVICE_DECOMMISSION = "lock.device.decommission"
 
 
 class Role(StrEnum):
@@ -61,7 +62,9 @@ _REPAIRS = ROLES["front_desk_supervisor"] - {
 _ONLY_HERE: dict[Role, frozenset[str]] = {
     Role.FRONT_DESK: frozenset({Right.GUEST_READ}),
     Role.FRONT_DESK_SUPERVISOR: frozenset({Right.GUEST_READ}),
-    Role.GM: frozenset({Right.GUEST_READ, Right.ACTS_READ, Right.COSTS_READ, Right.BREAK_GLASS_APPROVE}),
+    Role.GM: frozenset(
+        {Right.GUEST_READ, Right.ACTS_READ, Right.COSTS_READ, Right.BREAK_GLASS_APPROVE, Right.DEVICE_DECOMMISSION}
+    ),
     Role.AUDITOR: frozenset({Right.ACTS_READ, Right.COSTS_READ}),
     Role.SUPPORT: _REPAIRS
     | {
@@ -72,6 +75,7 @@ _ONLY_HERE: dict[Role, frozenset[str]] = {
         Right.ACTS_READ,
         Right.COSTS_READ,
         Right.BREAK_GLASS_APPROVE,
+        Right.DEVICE_DECOMMISSION,
     },
     Role.PLATFORM: frozenset({Right.LETTER_READ, Right.LETTER_REPLAY, Right.ACTS_READ}),
 }

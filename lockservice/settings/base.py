@@ -260,6 +260,9 @@ RUNNER_GRACE_S = float(os.environ.get("LOCK_RUNNER_GRACE_S", "3"))
 IDLE_MAX_S = float(os.environ.get("LOCK_IDLE_MAX_S", "0.2"))
 # Whether consumers wake Celery workers. Without workers nobody would take the wake-ups off the broker again.
 WAKE_WORKERS = os.environ.get("LOCK_WAKE_WORKERS", "1") != "0"
+# How many processes call vendors at once, at most: while Redis is away each of them takes this part of a vendor's rate limit.
+# Where more were at work while Redis was there, their number counts.
+LIMIT_SHARERS = int(os.environ.get("LOCK_LIMIT_SHARERS", "4"))
 
 # --- Costs ------------------------------------------------------------------------------------
 

@@ -22,11 +22,11 @@ from devices.models import AccessAttempt, LockDevice, VendorWebhook, WebhookAddr
 from lockservice.core.tenancy import tenant
 from sagas.flows import take_webhook
 from sagas.flows.settle_plan import issue_call_key
-from sagas.models import Alert, InboxMessage, OutboxEvent
+from sagas.models import Alert, OutboxEvent
 from tests.api.conftest import web
 from tests.flows.conftest import alerts, keys, make_hotel, pin_of
-from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
+from tests.support.push_site import STRANGER, Site, assert_refused, own_secrets
 from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from tests.support.web_server import WebServer
 from vendors.port.ids import new_id
@@ -36,73 +36,6 @@ from vendors.support.signatures import sign
 
 __all__ = ["web"]
 Settle = Callable[..., int]
-SECRET, NEXT, STRANGER = "whsec_present", "whsec_next", "whsec_of_another_hotel"
-REFUSAL = {
-    "type": "urn:melmastoon:lock:problem:webhook-signature-invalid", "title": "The signature is not valid", "status": 401,
-    "code": "MELMASTOON.LOCK.WEBHOOK_SIGNATURE_INVALID", "detail": "the push was not accepted", "retriable": False, "fields": {},
-}  # fmt: skip
-
-
-class Site:
-    """A hotel on a vendor that signs its pushes, and its webhook address."""
-
-    def __init__(self, web: WebServer, hotel: Hotel, vendor: str = "mock") -> None:
-        self.web, self.hotel, self.vendor = web, hotel, vendor
-        self.token = self.rotate()
-
-    def rotate(self, overlap: timedelta = webhooks_addresses.OVERLAP) -> str:
-        with tenant(self.hotel.tenant_id):
-            return webhooks_addresses.rotate(self.hotel.tenant_id, self.hotel.installation_id, overlap).reveal()
-
-    def url(self, token: str | None = None, *, vendor: str | None = None, installation: str | None = None) -> str:
-        place = f"{vendor or self.vendor}/{installation or self.hotel.installation_id}/{token or self.token}"
-        return f"{self.web.url}/lock/v1/webhooks/{place}"
-
-    def record(self, label: str = "101", **fields: Any) -> dict[str, Any]:
-        """One attempt as the mock pushes it."""
-        at = fields.pop("at", datetime.now(UTC))
-        return {
-            "door": self.hotel.doors[label], "id": f"rec_{new_id('evt')[-12:]}", "outcome": "granted", "at": at.isoformat(),
-            "why": None, "mark": None, "kind": "pin_code", **fields,
-        }  # fmt: skip
-
-    def push(self, *records: dict[str, Any], secret: str = SECRET, at: datetime | None = None) -> requests.Response:
-        body = json.dumps({"records": list(records)}).encode()
-        return self.send(body, sign(Token(secret), body, at or datetime.now(UTC)))
-
-    def send(self, body: bytes, signature: str | None, url: str | None = None, **headers: str) -> requests.Response:
-        sent = {"Content-Type": "application/json", **headers}
-        if signature is not None:
-            sent["X-Webhook-Signature"] = signature
-        return requests.post(url or self.url(), data=body, headers=sent, timeout=20)
-
-    def work(self) -> int:
-        """Works on what was taken in for this hotel, as a worker would."""
-        return take_webhook.take_due(only=[self.hotel.installation_id])
-
-    def webhooks(self) -> list[VendorWebhook]:
-        with tenant(self.hotel.tenant_id):
-            return list(VendorWebhook.objects.filter(tenant_id=self.hotel.tenant_id).order_by("id"))
-
-    def attempts(self) -> list[AccessAttempt]:
-        with tenant(self.hotel.tenant_id):
-            return list(AccessAttempt.objects.filter(tenant_id=self.hotel.tenant_id).order_by("attempted_at"))
-
-    def told(self, key: str) -> list[dict[str, Any]]:
-        """The events of one ordering key, after checking that their sequence has no gap."""
-        with tenant(self.hotel.tenant_id):
-            rows = list(OutboxEvent.objects.filter(tenant_id=self.hotel.tenant_id, ordering_key=key).order_by("sequence"))
-        assert [row.sequence for row in rows] == list(range(1, len(rows) + 1))
-        return [
-            {"subject": row.subject.removeprefix("melmastoon.lock."), **json.loads(bytes(row.body))["data"]} for row in rows
-        ]
-
-    def assert_nothing_changed(self, alerted: int = 1) -> None:
-        """No receipt, no replay row, no attempt, no event; the hotel is told once."""
-        with tenant(self.hotel.tenant_id):
-            for model in (VendorWebhook, WebhookReplay, AccessAttempt, OutboxEvent, InboxMessage):
-                assert not model.objects.filter(tenant_id=self.hotel.tenant_id).exists(), model
-        assert alerts(self.hotel) == [("WEBHOOK_SIGNATURE_INVALID", "warning")] * alerted
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +47,7 @@ def cloud() -> Iterator[TtlockCloud]:
 
 @pytest.fixture
 def site(database: str, locks: MockLocks, web: WebServer) -> Site:
-    return Site(web, make_hotel(locks, secrets={"webhook_secret": SECRET}))
-
-
-def _assert_refused(answer: requests.Response) -> None:
-    body = answer.json()
-    assert body.pop("traceId")
-    assert (answer.status_code, body) == (401, REFUSAL)
-    assert answer.headers["Content-Type"] == "application/problem+json"
+    return Site(web, make_hotel(locks, secrets=own_secrets()))
 
 
 def _mark(key: KeyCredential) -> str:
@@ -195,7 +121,7 @@ def test_a_lock_that_is_not_ours_and_a_push_without_attempts_are_ignored(site: S
     site.push({**site.record(), "door": "somebody_elses"})
     site.push()
     body = b'{"hello": 1}'
-    assert site.send(body, sign(Token(SECRET), body, datetime.now(UTC))).status_code == 200
+    assert site.send(body, sign(Token(site.secret), body, datetime.now(UTC))).status_code == 200
     site.work()
     assert [(row.type, row.outcome) for row in site.webhooks()] == [
         ("access.granted", "ignored"), ("notification", "ignored"), ("unreadable", "ignored"),
@@ -221,9 +147,11 @@ def test_a_key_that_was_revoked_or_suspended_and_opens_is_a_critical_alert(
     site.work()
     assert ("REVOKED_KEY_OPENED", "critical") not in alerts(site.hotel)
     for label in stays:
-        site.push(site.record(label, mark=marks[label], at=later))
-    site.push(site.record("101", mark=marks["101"], at=later + timedelta(seconds=9)))
+        site.push(site.open_anyway(locks, label, marks[label]))
+    site.push(site.open_anyway(locks, "101", marks["101"]))
     site.work()
+    assert ("REVOKED_KEY_OPENED", "critical") not in alerts(site.hotel)  # nobody has asked the vendor so far
+    assert sorted(report.device_id for report in site.read_due()) == sorted(site.hotel.devices[n] for n in ("101", "102"))
     with tenant(site.hotel.tenant_id):
         found = Alert.objects.filter(tenant_id=site.hotel.tenant_id, code="REVOKED_KEY_OPENED").order_by("detail")
         told = [(row.severity, row.detail, row.credential_id, row.runbook) for row in found]
@@ -304,46 +232,50 @@ def test_receipts_are_kept_for_ninety_days_and_replays_for_thirty(site: Site) ->
 
 @pytest.mark.parametrize(
     ("secret", "age_s", "suffix"),
-    [(STRANGER, 0, b""), (SECRET, 301, b""), (SECRET, -302, b""), (SECRET, 0, b" ")],
+    [(STRANGER, 0, b""), ("", 301, b""), ("", -302, b""), ("", 0, b" ")],
     ids=["another hotel's secret", "old", "from the future", "one byte more"],
 )
 def test_a_push_that_is_not_proven_is_refused(site: Site, secret: str, age_s: int, suffix: bytes) -> None:
     body = json.dumps({"records": [site.record()]}).encode()
-    signature = sign(Token(secret), body, datetime.now(UTC) - timedelta(seconds=age_s))
-    _assert_refused(site.send(body + suffix, signature))
+    signature = sign(Token(secret or site.secret), body, datetime.now(UTC) - timedelta(seconds=age_s))
+    assert_refused(site.send(body + suffix, signature))
     site.assert_nothing_changed()
 
 
 def test_a_push_without_or_with_a_malformed_signature_is_refused(site: Site) -> None:
     body = json.dumps({"records": [site.record()]}).encode()
-    good = sign(Token(SECRET), body, datetime.now(UTC))
+    good = sign(Token(site.secret), body, datetime.now(UTC))
     moment, mac = good.split(",")
     for header in (None, "", moment, mac, f"{moment},{moment},{mac}", f"t=now,{mac}", f"{moment},v0={mac[3:]}", "v1=ää"):
         encoded = None if header is None else header.encode("utf-8").decode("latin-1")
-        _assert_refused(site.send(body, encoded))
+        assert_refused(site.send(body, encoded))
     site.assert_nothing_changed()
 
 
 def test_a_changed_byte_and_the_same_json_written_anew_are_refused(site: Site) -> None:
     record = site.record(outcome="denied", why="revoked")
     body = json.dumps({"records": [record]}).encode()
-    signature = sign(Token(SECRET), body, datetime.now(UTC))
-    _assert_refused(site.send(body.replace(b"denied", b"Denied"), signature))
-    _assert_refused(site.send(json.dumps({"records": [record]}, separators=(",", ":")).encode(), signature))
+    signature = sign(Token(site.secret), body, datetime.now(UTC))
+    assert_refused(site.send(body.replace(b"denied", b"Denied"), signature))
+    assert_refused(site.send(json.dumps({"records": [record]}, separators=(",", ":")).encode(), signature))
     site.assert_nothing_changed()
     assert site.send(body, signature).status_code == 200
 
 
 def test_a_rotated_secret_is_taken_beside_the_old_one(database: str, locks: MockLocks, web: WebServer) -> None:
-    site = Site(web, make_hotel(locks, secrets={"webhook_secret": SECRET, "webhook_secret_next": NEXT}))
-    assert [site.push(site.record(), secret=secret).status_code for secret in (SECRET, NEXT, STRANGER)] == [200, 200, 401]
+    site = Site(web, make_hotel(locks, secrets=own_secrets("webhook_secret_next")))
+    assert [site.push(site.record(), secret=secret).status_code for secret in (site.secret, site.next, STRANGER)] == [
+        200,
+        200,
+        401,
+    ]
     assert len(site.webhooks()) == 2
 
 
 def test_a_wrong_token_vendor_or_installation_is_refused_alike(site: Site, locks: MockLocks) -> None:
-    other = Site(site.web, make_hotel(locks, secrets={"webhook_secret": SECRET}))
+    other = Site(site.web, make_hotel(locks, secrets=own_secrets()))
     body = json.dumps({"records": [site.record()]}).encode()
-    signature = sign(Token(SECRET), body, datetime.now(UTC))
+    signature = sign(Token(site.secret), body, datetime.now(UTC))
     for url in (
         site.url("x" * 43),
         site.url(other.token),
@@ -351,17 +283,17 @@ def test_a_wrong_token_vendor_or_installation_is_refused_alike(site: Site, locks
         site.url(installation=other.hotel.installation_id),
         site.url(installation=new_id("vad")),
     ):
-        _assert_refused(site.send(body, signature, url))
+        assert_refused(site.send(body, signature, url))
     site.assert_nothing_changed()
     other.assert_nothing_changed()
 
 
 def test_an_installation_without_an_address_takes_nothing(database: str, locks: MockLocks, web: WebServer) -> None:
-    site = Site(web, make_hotel(locks, secrets={"webhook_secret": SECRET}))
+    site = Site(web, make_hotel(locks, secrets=own_secrets()))
     with tenant(site.hotel.tenant_id):
         WebhookAddress.objects.filter(tenant_id=site.hotel.tenant_id).delete()
-    _assert_refused(site.push(site.record()))
-    _assert_refused(site.send(b"{}", None, site.url("0" * 43)))
+    assert_refused(site.push(site.record()))
+    assert_refused(site.send(b"{}", None, site.url("0" * 43)))
     site.assert_nothing_changed()
 
 
@@ -370,7 +302,7 @@ def test_the_token_before_is_taken_during_the_overlap_and_not_after(site: Site) 
     site.token = site.rotate()
     assert site.token != before
     body = json.dumps({"records": [site.record()]}).encode()
-    signature = sign(Token(SECRET), body, datetime.now(UTC))
+    signature = sign(Token(site.secret), body, datetime.now(UTC))
     assert [site.send(body, signature, site.url(token)).status_code for token in (before, site.token)] == [200, 200]
     with tenant(site.hotel.tenant_id):
         WebhookAddress.objects.filter(tenant_id=site.hotel.tenant_id).update(previous_until=datetime.now(UTC))
@@ -379,20 +311,20 @@ def test_the_token_before_is_taken_during_the_overlap_and_not_after(site: Site) 
 
 def test_a_hundred_forgeries_are_one_alert_an_hour(site: Site) -> None:
     for _ in range(20):
-        _assert_refused(site.push(site.record(), secret=STRANGER))
-        _assert_refused(site.send(b"{}", None, site.url("x" * 43)))
+        assert_refused(site.push(site.record(), secret=STRANGER))
+        assert_refused(site.send(b"{}", None, site.url("x" * 43)))
     site.assert_nothing_changed()
 
 
 def test_too_large_a_body_is_refused_whether_announced_or_not(site: Site) -> None:
     body = b"{" + b" " * (256 * 1024)
-    signature = sign(Token(SECRET), body, datetime.now(UTC))
+    signature = sign(Token(site.secret), body, datetime.now(UTC))
     answer = site.send(body, signature)
     assert (answer.status_code, answer.json()["code"]) == (413, "MELMASTOON.LOCK.PAYLOAD_TOO_LARGE")
     site.assert_nothing_changed(alerted=0)
     exact = json.dumps({"records": [site.record()]}).encode().ljust(256 * 1024)
-    assert site.send(exact, sign(Token(SECRET), exact, datetime.now(UTC))).status_code == 200
-    _assert_refused(site.send(body, signature, site.url("x" * 43)))  # who has no token is told nothing of limits
+    assert site.send(exact, sign(Token(site.secret), exact, datetime.now(UTC))).status_code == 200
+    assert_refused(site.send(body, signature, site.url("x" * 43)))  # who has no token is told nothing of limits
 
 
 @pytest.mark.parametrize(
@@ -400,7 +332,7 @@ def test_too_large_a_body_is_refused_whether_announced_or_not(site: Site) -> Non
 )
 def test_another_content_type_is_refused(site: Site, kind: str) -> None:
     body = json.dumps({"records": [site.record()]}).encode()
-    answer = site.send(body, sign(Token(SECRET), body, datetime.now(UTC)), **{"Content-Type": kind})
+    answer = site.send(body, sign(Token(site.secret), body, datetime.now(UTC)), **{"Content-Type": kind})
     assert (answer.status_code, answer.json()["code"]) == (415, "MELMASTOON.LOCK.UNSUPPORTED_MEDIA_TYPE")
     site.assert_nothing_changed(alerted=0)
 
@@ -437,6 +369,8 @@ def test_what_a_lock_tells_its_cloud_arrives_as_an_attempt(
     pushes = cloud.ask("/webhook/flush", {})["pushes"]
     assert [(push["status"], push["accepted"]) for push in pushes] == [(200, True)] * 3
     site.work()
+    assert site.attempts() == []  # TTLock signs nothing, so its push is a hint to look
+    assert [(report.outcome, report.new) for report in site.read_due()] == [("read", 2)]
     assert sorted(row.outcome for row in site.webhooks()) == ["applied", "applied", "duplicate"]
     assert [(a.outcome, a.deny_reason, a.credential_id) for a in sorted(site.attempts(), key=lambda a: a.outcome)] == [
         ("denied", "unknown_credential", None), ("granted", "", key.id),
@@ -452,14 +386,23 @@ def test_no_code_typed_at_a_door_is_kept_in_any_table(database: str, cloud: Ttlo
     place = TtlockHotel(cloud)
     site = Site(web, place.hotel, "ttlock")
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert site.send(_form(site, place), None, **form).status_code == 200
+    cloud.ask("/webhook", {"clientId": place.client_id, "url": site.url(), "retries": 0})
+    cloud.ask("/try", {"device": place.locks["101"], "kind": "pin_code", "value": "482915"})
+    cloud.ask("/webhook/flush", {})
+    assert site.send(_form(site, place), None, **form).status_code == 200  # never happened
     assert site.send(_form(site, place, recordType=31), None, **form).status_code == 200
     site.work()
-    with tenant(place.hotel.tenant_id):
-        for model in (VendorWebhook, WebhookReplay, AccessAttempt, OutboxEvent, Alert):
-            for row in model.objects.filter(tenant_id=place.hotel.tenant_id).values():
-                assert "482915" not in str({name: bytes(v) if isinstance(v, memoryview) else v for name, v in row.items()})
+    _assert_nowhere(site, "482915")  # while they wait
+    site.read_due()
+    _assert_nowhere(site, "482915")
     assert len(site.attempts()) == 1
+
+
+def _assert_nowhere(site: Site, text: str) -> None:
+    with tenant(site.hotel.tenant_id):
+        for model in (VendorWebhook, WebhookReplay, AccessAttempt, OutboxEvent, Alert):
+            for row in model.objects.filter(tenant_id=site.hotel.tenant_id).values():
+                assert text not in str({name: bytes(v) if isinstance(v, memoryview) else v for name, v in row.items()})
 
 
 # --- Addresses and logs -------------------------------------------------------------------------
@@ -495,7 +438,7 @@ def test_neither_token_nor_body_is_in_what_the_server_writes(database: str, lock
             os.dup2(kept, 2)
             os.close(kept)
         try:
-            site = Site(server, make_hotel(locks, secrets={"webhook_secret": SECRET}))
+            site = Site(server, make_hotel(locks, secrets=own_secrets()))
             marked = site.record(why="marked_482915_body")
             assert site.push(marked).status_code == 200
             assert site.push(marked, secret=STRANGER).status_code == 401
@@ -507,5 +450,5 @@ def test_neither_token_nor_body_is_in_what_the_server_writes(database: str, lock
         written.seek(0)
         text = written.read().decode()
     assert site.hotel.installation_id in text  # the requests were logged
-    secrets = (site.token, wrong, SECRET, STRANGER, "482915")
+    secrets = (site.token, wrong, site.secret, STRANGER, "482915")
     assert [line for line in text.splitlines() if any(secret in line for secret in secrets)] == []

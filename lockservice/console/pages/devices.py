@@ -5,21 +5,35 @@ One rule: sealed settings and secrets are never opened here; a page says only th
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import get_language_bidi
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import CredentialDoor, KeyCredential
+from devices import health as readings
 from devices.models import CallCount, LockDevice, VendorInstallation
-from lockservice.console import cells, story, words
+from lockservice.console import cells, health_picture, story, words
+from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, list_url, page_url
-from lockservice.console.session import Desk
+from lockservice.console.roles import Right
+from lockservice.console.session import Desk, desk_of
+from lockservice.console.site import opens_own_blocks
+from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission
+from sagas import device_acts
 
 LOW_BATTERY_PERCENT = 20
+SPANS_DAYS = (1, 7, 30, 90)
+DEFAULT_DAYS = 30
+DECOMMISSION = "decommission"
 SKEW_SHOWN_MS = 60_000
 """A lock's clock that is off by a minute or more opens and closes windows at the wrong time; less is not worth a warning."""
 
@@ -117,6 +131,30 @@ class DeviceAdmin(ReadOnlyAdmin):
     def system_cell(self, row: Any) -> str:
         return cells.short(row.installation_id, page_url(VendorInstallation, row.installation_id))
 
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the button."""
+        view = self.admin_site.admin_view(self.decommission_view)
+        return [path("<str:object_id>/decommission/", view, name="devices_lockdevice_decommission"), *super().get_urls()]
+
+    @opens_own_blocks
+    def decommission_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Takes the lock out of service for good."""
+        return press(
+            self, request, object_id, permission=Right.DEVICE_DECOMMISSION, action=DECOMMISSION,
+            act=lambda desk: device_acts.decommission_device(desk.tenant_id, object_id, desk.actor), done=retired,
+        )  # fmt: skip
+
+    def page(self, request: HttpRequest, row: Any, extra: dict[str, Any], status: int = 200) -> TemplateResponse:
+        """Renders the lock's page with its health over the days asked for."""
+        asked = request.GET.get("days", "")
+        days = int(asked) if asked in {str(number) for number in SPANS_DAYS} else DEFAULT_DAYS
+        now = clock.now()
+        rows = readings.history(row.tenant_id, row.id, now - timedelta(days=days), now)
+        zone = desk_of(request).zone_of(row.property_id)
+        picture = health_picture.draw(rows, now - timedelta(days=days), now, zone, mirrored=get_language_bidi())
+        spans = [(number, f"?days={number}", number == days) for number in SPANS_DAYS]
+        return super().page(request, row, {"health_picture": picture, "spans": spans, **extra}, status)
+
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """The lock's health, abilities, and the keys it is known to hold."""
         doors = CredentialDoor.objects.filter(tenant_id=row.tenant_id, device_id=row.id).exclude(
@@ -135,6 +173,7 @@ class DeviceAdmin(ReadOnlyAdmin):
             "skew": skew(row) if row.clock_skew_ms is not None else None,
             "abilities": [(text, bool(row.capabilities.get(name))) for name, text in CAPABILITIES.items()],
             "system_url": page_url(VendorInstallation, row.installation_id),
+            **retire_context(desk, row, "devices_lockdevice_decommission"),
             "keys": [
                 (key, page_url(KeyCredential, key.id), words.word(words.STATES, key.state), words.word(words.KINDS, key.kind))
                 for key in keys
@@ -184,6 +223,20 @@ class InstallationAdmin(ReadOnlyAdmin):
     def locks_cell(self, row: Any) -> int:
         return int(row.locks)
 
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the button."""
+        view = self.admin_site.admin_view(self.decommission_view)
+        own = path("<str:object_id>/decommission/", view, name="devices_vendorinstallation_decommission")
+        return [own, *super().get_urls()]
+
+    @opens_own_blocks
+    def decommission_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Takes the lock system out of service for good."""
+        return press(
+            self, request, object_id, permission=Right.DEVICE_DECOMMISSION, action=DECOMMISSION,
+            act=lambda desk: device_acts.decommission_installation(desk.tenant_id, object_id, desk.actor), done=retired,
+        )  # fmt: skip
+
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """Limits, calls made, locks. Whether secrets are set, never what they are."""
         counts = CallCount.objects.filter(tenant_id=row.tenant_id, installation_id=row.id).order_by("-month")[:6]
@@ -192,12 +245,36 @@ class InstallationAdmin(ReadOnlyAdmin):
             "title": row.label,
             "house": desk.houses.get(row.property_id, row.property_id),
             "in_use": in_use(row.active),
+            **retire_context(desk, row, "devices_vendorinstallation_decommission"),
             "has_secrets": bool(row.secret_versions)
             or VendorInstallation.objects.filter(tenant_id=row.tenant_id, id=row.id, secrets_sealed__isnull=False).exists(),
             "counts": list(counts),
             "locks": [(lock, page_url(LockDevice, lock.id), health(lock)) for lock in locks],
             "locks_url": list_url(LockDevice),
         }
+
+
+def retire_context(desk: Desk, row: Any, url: str) -> dict[str, Any]:
+    """The button that takes a row out of service, where it is in service and the person may; and who pressed it."""
+    can = row.decommissioned_at is None and desk.may(Right.DEVICE_DECOMMISSION)
+    acts = story.StaffAct.objects.filter(tenant_id=row.tenant_id, action=DECOMMISSION, subject_id=str(row.pk))
+    return {
+        "press_url": reverse(f"admin:{url}", args=[row.pk]) if can else "",
+        "press_title": _("Take out of service"),
+        "zone": desk.zone_of(row.property_id),
+        "acts": acts.order_by("-at"),
+    }
+
+
+def retired(done: device_acts.Decommissioned) -> Any:
+    """Says what came of it."""
+    if not done.is_new:
+        return _("It was out of service already.")
+    if done.rotate_by is None:
+        return _("Out of service; its keys are being taken back.")
+    return _("Out of service; its keys are being taken back. Rotate its vendor credentials by %(by)s UTC.") % {
+        "by": f"{done.rotate_by:%Y-%m-%d %H:%M}"
+    }
 
 
 def in_use(active: bool) -> words.Word:
