@@ -75,6 +75,22 @@ def take_at(tenant_id: str, credential_id: str, pin: Pin, device_ids: Iterable[s
     return False
 
 
+def claim(tenant_id: str, wish: PinWish, pin: Pin, before: Sequence[tuple[str, str, datetime]]) -> str | None:
+    """Takes chosen digits at all doors of a wish, where they are free of others and of digits that rest; what the key had
+    (`before`, as `release` takes it) rests first. Returns what stands in the way, never whose it is; None when taken.
+
+    Inside the tenant's block, which must not be committed when something stood in the way.
+    """
+    held = _held_counts(tenant_id, [wish])
+    mine = _count_held(tenant_id, wish.credential_id) if held else 0
+    if wish.capacity is not None and not mine and any(count >= wish.capacity for count in held.values()):
+        return "cannot be taken now: a door holds as many codes as its lock can"
+    release(tenant_id, before)
+    if take_at(tenant_id, wish.credential_id, pin, wish.device_ids):
+        return None
+    return "is not free at a door of this key"
+
+
 def release(tenant_id: str, spent: Sequence[tuple[str, str, datetime]]) -> None:
     """Lets the PINs of (credential, device) rest until an instant (hotel clock) each."""
     if not spent:
@@ -93,10 +109,13 @@ def block(tenant_id: str, device_id: str, taken: Sequence[tuple[bytes, str]]) ->
     """Takes digits that somebody else uses at a door: (blind index, owner) each. Digits taken already stay with their owner;
     those that rest from the same owner wake."""
     _insert(tenant_id, [(tenant_id, device_id, index, owner) for index, owner in sorted(taken)])
-    for index, owner in taken:
-        PinSlot.objects.filter(
-            tenant_id=tenant_id, device_id=device_id, pin_index=index, credential_id=owner, rests_until__isnull=False
-        ).update(rests_until=None)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE credentials_pinslot p SET rests_until = NULL FROM unnest(%s::bytea[], %s::text[]) AS v(i, c)"
+            " WHERE p.tenant_id = %s AND p.device_id = %s AND p.pin_index = v.i AND p.credential_id = v.c"
+            " AND p.rests_until IS NOT NULL",
+            [[index for index, _ in taken], [owner for _, owner in taken], tenant_id, device_id],
+        )
 
 
 def pass_on(tenant_id: str, device_id: str, owner: str, credential_id: str) -> None:
@@ -171,6 +190,10 @@ def _has_room(wish: PinWish, held: dict[str, int], given: dict[str, Pin | Except
     for device in wish.device_ids:
         held[device] = held.get(device, 0) + 1
     return True
+
+
+def _count_held(tenant_id: str, credential_id: str) -> int:
+    return PinSlot.objects.filter(tenant_id=tenant_id, credential_id=credential_id, rests_until__isnull=True).count()
 
 
 def _held_counts(tenant_id: str, wishes: Sequence[PinWish]) -> dict[str, int]:

@@ -6,7 +6,7 @@ One rule: a finding is one row over all runs; the next run confirms it, closes i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from credentials import pin_slots
@@ -22,15 +22,19 @@ OPEN, RESOLVED, IGNORED = "open", "resolved", "ignored"
 RUNBOOK = "lock/reconcile-vendor"
 _HOLDS_DIGITS = UNKNOWN_OWNER | {Kind.PRESENT_BUT_REVOKED}
 _ALERTS = {Danger.OPENS: "DRIFT_KEY_OPENS", Danger.LOCKED_OUT: "DRIFT_KEY_MISSING"}
+_REFRESHED = (
+    "run_id", "last_seen_at", "detail", "danger", "ledger_mark", "credential_id", "wanted_from", "wanted_until", "key_kind",
+    "fingerprint", "is_resting", "found_from", "found_until", "ref_sealed", "label_sealed", "pin_sealed",
+)  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Written:
     """What one door's findings came to. `open_ids` are those seen now that nobody ignores."""
 
-    open_ids: list[int] = field(default_factory=list)
-    new_kinds: list[Kind] = field(default_factory=list)
-    resolved_count: int = 0
+    open_ids: list[int]
+    new_kinds: list[Kind]
+    resolved_count: int
 
 
 def slot_owner(fingerprint: str) -> str:
@@ -47,28 +51,29 @@ def write(
     now: datetime,
 ) -> Written:
     """Brings the door's findings in step with what was confirmed there. Inside the tenant's block; takes the rows' locks."""
-    done = Written()
     rows = Finding.objects.select_for_update().filter(tenant_id=tenant_id, device_id=device.id).exclude(status=RESOLVED)
     standing = {(row.kind, row.subject): row for row in rows.order_by("id")}
     by_mark = {item.seen.fingerprint: item for item in seen}
     stays = owners.stays_at(tenant_id, device, now) if any(item.kind is Kind.STRANGER for item in differences) else []
+    fresh, again = [], []
     for item in differences:
         row = standing.pop((item.kind.value, item.subject), None)
         sighting = by_mark.get(item.seen.fingerprint) if item.seen is not None else None
         if row is None:
             row = _new(tenant_id, run_id, device, item, now)
-            done.new_kinds.append(item.kind)
             row.guesses = _guesses(item, sighting, stays, device, now)
+            fresh.append((row, item))
+        else:
+            again.append((row, item))
         _refresh(row, run_id, item, sighting, now)
-        row.save()
-        if row.status == OPEN:
-            done.open_ids.append(row.pk)
-            _alarm(row, item, device, now)
+    Finding.objects.bulk_create([row for row, _ in fresh])
+    Finding.objects.bulk_update([row for row, _ in again], _REFRESHED, batch_size=200)
     for row in standing.values():
         resolve(row, "repaired" if row.repair_asked_at else "gone", now)
-        done.resolved_count += 1
+    open_now = [(row, item) for row, item in (*again, *fresh) if row.status == OPEN]
+    _alarm(tenant_id, open_now, device, now)
     _block_digits(tenant_id, device, differences, by_mark)
-    return done
+    return Written([row.pk for row, _ in open_now], [item.kind for _, item in fresh], len(standing))
 
 
 def resolve(row: Finding, resolution: str, now: datetime) -> None:
@@ -136,15 +141,19 @@ def _guesses(
     return [found.as_json() for found in owners.guess(label, item.seen.window, stays, is_shared=device.shared, now=now)]
 
 
-def _alarm(row: Finding, item: Difference, device: DeviceFacts, now: datetime) -> None:
-    code = _ALERTS.get(item.danger)
-    if code is None:
-        return
-    detail = f"{item.kind.value.replace('_', ' ')} at {device.label}: {item.detail}"
-    alert = NewAlert(
-        f"drift:{row.pk}:{item.danger.value}", code, "critical", detail, RUNBOOK, row.property_id, row.credential_id
-    )
-    raise_alerts(row.tenant_id, [alert], now)
+def _alarm(tenant_id: str, found: Sequence[tuple[Finding, Difference]], device: DeviceFacts, now: datetime) -> None:
+    """Raises an alert for each finding at which a door is at stake, once per finding and danger."""
+    new = [
+        NewAlert(
+            f"drift:{row.pk}:{item.danger.value}", _ALERTS[item.danger], "critical",
+            f"{item.kind.value.replace('_', ' ')} at {device.label}: {item.detail}", RUNBOOK, row.property_id,
+            row.credential_id,
+        )
+        for row, item in found
+        if item.danger in _ALERTS
+    ]  # fmt: skip
+    if new:
+        raise_alerts(tenant_id, new, now)
 
 
 def _block_digits(tenant_id: str, device: DeviceFacts, differences: Sequence[Difference], by_mark: dict[str, Sighting]) -> None:
