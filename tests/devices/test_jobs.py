@@ -14,7 +14,7 @@ from sagas.flows import take_webhook
 from sagas.management.commands import run_sagas
 
 
-@pytest.mark.parametrize(("job", "every_s"), [("webhooks", 5.0), ("health", 60.0)])
+@pytest.mark.parametrize(("job", "every_s"), [("webhooks", 5.0), ("health", 60.0), ("logs", 20.0)])
 def test_a_job_names_a_task_and_a_queue_that_exist(job: str, every_s: float) -> None:
     entry = settings.CELERY_BEAT_SCHEDULE[job]
     app.loader.import_default_modules()
