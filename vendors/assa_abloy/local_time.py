@@ -10,8 +10,12 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from vendors.port.errors import KeyIssueFailed
 from vendors.port.types import Window
 
+from .manifest import MANIFEST
+
+_MINUTE = timedelta(minutes=1)
 _FORMAT = "%Y%m%dT%H%M"
 _OFFSET = re.compile(r"UTC(?:([+-])(\d{2}):(\d{2}))?")
 
@@ -42,6 +46,23 @@ def is_twice(instant: datetime, zone: tzinfo) -> bool:
     """Says whether the wall clock shows this time twice (the night summer time ends): the lock cannot tell which is meant."""
     local = instant.astimezone(zone)
     return local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+
+
+def on_wall(window: Window, zone: tzinfo) -> Window:
+    """Returns the window as a wall clock can tell it: whole minutes, and without the part that it shows twice, since the lock
+    may take the other one. Raises KeyIssueFailed when nothing is left.
+
+    Example: a start at 2027-10-31 01:30Z in Europe/Berlin (02:30 for the second time) becomes 02:00Z, 03:00 on the wall.
+    """
+    whole = whole_minutes(window)
+    start, end = whole.valid_from, whole.valid_until
+    while start.astimezone(zone).fold:
+        start += _MINUTE
+    while is_twice(end, zone) and not end.astimezone(zone).fold:
+        end -= _MINUTE
+    if end <= start:
+        raise KeyIssueFailed(MANIFEST.code, "nothing is left of the window but an hour that comes twice", retriable=False)
+    return Window(start, end)
 
 
 def whole_minutes(window: Window) -> Window:

@@ -80,7 +80,7 @@ from .keys import (
     stale_card,
     vendor_id,
 )
-from .local_time import from_wall, is_twice, to_wall, whole_minutes
+from .local_time import from_wall, is_twice, on_wall, to_wall
 from .manifest import MANIFEST
 from .settings import VisionlineSettings
 from .visionline_cards import Card, Cards, Wanted, card_id_in, receiver_of
@@ -268,8 +268,10 @@ class VisionlinePort:
     def _replaced(
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
-        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change."""
-        if old.is_live and old.doors == wanted.doors and old.window == whole_minutes(wanted.window):
+        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change, except
+        that a card on the encoder is written."""
+        is_same = old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone)
+        if is_same and (not wanted.rewrites or old.label == wanted.label):
             return old, {}
         wanted = replace(
             wanted,

@@ -27,7 +27,7 @@ from vendors.support.marks import tag_of
 from .calls import Call
 from .errors import GONE, Refused
 from .keys import Listed, tag_in
-from .local_time import from_wall, to_wall, whole_minutes
+from .local_time import from_wall, on_wall, to_wall
 from .settings import VisionlineSettings
 from .visionline_client import VisionlineClient
 
@@ -101,7 +101,7 @@ class Cards:
             flags["override"] = "true"
         elif wanted.joins is None:
             flags["autoJoin"] = "true"
-        window = whole_minutes(wanted.window)
+        window = on_wall(wanted.window, self.zone)
         operations = [{"operation": "guest", "doors": list(wanted.doors.guest)}]
         if wanted.doors.common:
             operations.append({"operation": "common", "doors": list(wanted.doors.common)})

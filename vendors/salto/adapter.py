@@ -17,6 +17,7 @@ One rule: accepted is not effective. What a door will do before it hears of a ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from vendors.port.errors import CredentialExpired, LockError, Reason
@@ -60,6 +61,7 @@ from .cloud_keys import CloudKeys, PinOrder, Row, postponed, unknown
 from .cloud_reading import CloudReading
 from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
 from .manifest import MANIFEST
+from .local_time import clipped
 from .pms_adapter import SaltoPmsPort
 from .pushes import is_genuine, read_conditions, read_push
 from .settings import Settings, Transport, read_settings
@@ -90,6 +92,7 @@ class SaltoCloudPort:
         """Gives a key. A card that nobody has laid down yet is DEFERRED, with the encode job as resume token."""
         kind = self._choose(request)
         call = Call(request.meta)
+        request = replace(request, window=clipped(request.window, self._zone(request.time_zone)))
         if kind is Kind.PIN_CODE:
             return self._issue_pin(call, request)
         try:
@@ -114,6 +117,8 @@ class SaltoCloudPort:
         """Changes window and doors. While an added door fails no door is removed."""
         call = Call(request.meta)
         if request.handle.kind is Kind.PIN_CODE:
+        window = clipped(request.handle.window, self._zone(request.time_zone))
+        request = replace(request, handle=replace(request.handle, window=window))
             return self._update_pin(call, request)
         doors = (*request.handle.doors, *request.added, *request.removed)
         ref = next((door.ref for door in (*request.handle.doors, *request.removed, *request.added) if door.ref), None)
@@ -170,6 +175,7 @@ class SaltoCloudPort:
         return self._patched(handle, {"blocked": False, **self._window(handle)}, meta)
 
     def list_devices(self, property_id: str) -> tuple[LockDevice, ...]:
+        handle = replace(handle, window=clipped(handle.window, self._settings.time_zone))
         """Lists the property's doors; a shared door is named by its authorisation."""
         return self._reading.devices()
 
@@ -223,6 +229,9 @@ class SaltoCloudPort:
     def _choose(self, request: IssueInput) -> Kind:
         for kind in request.preferred_kinds:
             if kind not in MANIFEST.kinds or (kind is Kind.MOBILE_APP and not request.holder.phone_e164):
+    def _zone(self, named: str) -> ZoneInfo:
+        return self._settings.time_zone or ZoneInfo(named)
+
                 continue
             return kind
         raise refused_issue("no wanted kind is supported", Reason.KIND_UNSUPPORTED)

@@ -28,6 +28,24 @@ def wall_window(window: Window, zone: ZoneInfo) -> tuple[datetime, datetime]:
     return start, end
 
 
+def clipped(window: Window, zone: ZoneInfo | None) -> Window:
+    """Returns the window without the part that a wall clock shows twice: a lock that compares wall clocks would open in the
+    hour's other coming as well. Without a zone the window as it is. Raises KeyIssueFailed when nothing is left.
+
+    Example: an end at 2027-10-31 00:30Z in Europe/Berlin (02:30, and 02:30 again an hour later) becomes 00:00Z.
+    """
+    if zone is None:
+        return window
+    start, end = window.valid_from.astimezone(UTC), window.valid_until.astimezone(UTC)
+    if start.astimezone(zone).fold:
+        start = wall_start(start, zone).replace(tzinfo=zone).astimezone(UTC)
+    if not end.astimezone(zone).fold and end.astimezone(zone).replace(fold=1).utcoffset() != end.astimezone(zone).utcoffset():
+        end = wall_end(end, zone).replace(tzinfo=zone).astimezone(UTC)
+    if end <= start:
+        raise refused_issue("nothing is left of the window but an hour that comes twice")
+    return Window(start, end)
+
+
 def wall_start(instant: datetime, zone: ZoneInfo) -> datetime:
     """Returns the first whole minute from the instant on. In an hour's second coming: the end of that hour, since the card
     would take the first one."""
