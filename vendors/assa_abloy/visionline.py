@@ -268,10 +268,8 @@ class VisionlinePort:
     def _replaced(
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
-        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change, except
-        that a card on the encoder is written."""
-        is_same = old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone)
-        if is_same and (not wanted.rewrites or old.label == wanted.label):
+        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change."""
+        if old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone):
             return old, {}
         wanted = replace(
             wanted,

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from vendors.port.errors import CredentialExpired, LockError, Reason
 from vendors.port.manifest import AdapterContext
@@ -60,8 +61,8 @@ from .client import Call, SaltoClient
 from .cloud_keys import CloudKeys, PinOrder, Row, postponed, unknown
 from .cloud_reading import CloudReading
 from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
-from .manifest import MANIFEST
 from .local_time import clipped
+from .manifest import MANIFEST
 from .pms_adapter import SaltoPmsPort
 from .pushes import is_genuine, read_conditions, read_push
 from .settings import Settings, Transport, read_settings
@@ -91,8 +92,8 @@ class SaltoCloudPort:
     def issue_credential(self, request: IssueInput) -> IssueResult:
         """Gives a key. A card that nobody has laid down yet is DEFERRED, with the encode job as resume token."""
         kind = self._choose(request)
-        call = Call(request.meta)
         request = replace(request, window=clipped(request.window, self._zone(request.time_zone)))
+        call = Call(request.meta)
         if kind is Kind.PIN_CODE:
             return self._issue_pin(call, request)
         try:
@@ -116,9 +117,9 @@ class SaltoCloudPort:
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Changes window and doors. While an added door fails no door is removed."""
         call = Call(request.meta)
-        if request.handle.kind is Kind.PIN_CODE:
         window = clipped(request.handle.window, self._zone(request.time_zone))
         request = replace(request, handle=replace(request.handle, window=window))
+        if request.handle.kind is Kind.PIN_CODE:
             return self._update_pin(call, request)
         doors = (*request.handle.doors, *request.added, *request.removed)
         ref = next((door.ref for door in (*request.handle.doors, *request.removed, *request.added) if door.ref), None)
@@ -172,10 +173,10 @@ class SaltoCloudPort:
         """Lifts the block and brings the window to the handle's. Raises CredentialExpired when that is over."""
         if handle.window.valid_until <= self._context.clock.now():
             raise CredentialExpired(MANIFEST.code, "the window is over")
+        handle = replace(handle, window=clipped(handle.window, self._settings.time_zone))
         return self._patched(handle, {"blocked": False, **self._window(handle)}, meta)
 
     def list_devices(self, property_id: str) -> tuple[LockDevice, ...]:
-        handle = replace(handle, window=clipped(handle.window, self._settings.time_zone))
         """Lists the property's doors; a shared door is named by its authorisation."""
         return self._reading.devices()
 
@@ -226,12 +227,12 @@ class SaltoCloudPort:
         """Reads the condition of a door, or of the connector, in a push. Raises ValueError."""
         return read_conditions(body)
 
-    def _choose(self, request: IssueInput) -> Kind:
-        for kind in request.preferred_kinds:
-            if kind not in MANIFEST.kinds or (kind is Kind.MOBILE_APP and not request.holder.phone_e164):
     def _zone(self, named: str) -> ZoneInfo:
         return self._settings.time_zone or ZoneInfo(named)
 
+    def _choose(self, request: IssueInput) -> Kind:
+        for kind in request.preferred_kinds:
+            if kind not in MANIFEST.kinds or (kind is Kind.MOBILE_APP and not request.holder.phone_e164):
                 continue
             return kind
         raise refused_issue("no wanted kind is supported", Reason.KIND_UNSUPPORTED)
