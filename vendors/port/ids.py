@@ -20,7 +20,7 @@ KeyCredentialId = NewType("KeyCredentialId", str)
 LockDeviceId = NewType("LockDeviceId", str)
 InstallationId = NewType("InstallationId", str)
 
-PREFIXES = frozenset("tnt ppt rsv rmu gst usr key mky lck enc dev kca whk vad evt sag alt tk sdu srt bgl".split())
+PREFIXES = frozenset("tnt ppt rsv rmu gst usr key mky lck enc dev kca whk vad evt sag alt tk sdu srt bgl job".split())
 """Prefixes in use, without the underscore. `prop_` is accepted inbound in place of `ppt_`."""
 
 OPAQUE_ID_MAX_CHARS = 64

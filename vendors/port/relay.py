@@ -85,7 +85,8 @@ class RelayJob:
 @dataclass(frozen=True, slots=True)
 class JobStanding:
     """How a job stands. `numbers` are the running numbers it was given by place; `result` is the desk driver's, there when
-    DONE. `outranked` are credentials whose cards carry a number that this job's are meant to outrank."""
+    DONE. `outranked` are credentials whose cards carry a number that this job's are meant to outrank. `desk_id` is the desk
+    that began it."""
 
     job_id: str
     action: str
@@ -99,6 +100,7 @@ class JobStanding:
     result: Mapping[str, Any] = field(default_factory=dict, repr=False)
     lasts_until: datetime | None = None
     outranked: tuple[str, ...] = ()
+    desk_id: str = ""
 
     @property
     def is_open(self) -> bool:
