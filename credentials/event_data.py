@@ -37,6 +37,9 @@ def requested(key: KeyCredential) -> dict[str, Any]:
         "idempotencyKey": key.issue_key,
         **_holder(key),
     }
+    data["intent"] = key.intent
+    if key.replaces:
+        data["replaces"] = key.replaces
     if key.waiting_for:
         data["waitingFor"] = key.waiting_for
     return data
@@ -81,8 +84,11 @@ def issued(key: KeyCredential, artifact: dict[str, str] | None, at: datetime) ->
     return data
 
 
-def failed(key: KeyCredential, reason: str, message: str, attempts: int, at: datetime) -> dict[str, Any]:
-    """Payload of `credential.failed.v1`. `reason` is a word such as `vendor_unreachable`; `message` is scrubbed."""
+def failed(
+    key: KeyCredential, reason: str, message: str, attempts: int, at: datetime, *, goes_on: bool = False
+) -> dict[str, Any]:
+    """Payload of `credential.failed.v1`. `reason` is a word such as `vendor_unreachable`; `message` is scrubbed. `goes_on` says
+    that a successor of another kind or at another lock system follows."""
     data = {
         "keyCredentialId": key.id,
         "vendor": key.vendor,
@@ -94,12 +100,20 @@ def failed(key: KeyCredential, reason: str, message: str, attempts: int, at: dat
     }
     data.pop("guestId", None)
     data.pop("staffUserId", None)
+    if goes_on:
+        data["metadata"] = {"fallsBack": True}
     return data
 
 
 def updated(key: KeyCredential, changes: dict[str, Any], at: datetime) -> dict[str, Any]:
     """Payload of `credential.updated.v1`."""
-    return {"keyCredentialId": key.id, "changes": changes, "vendor": key.vendor, "updatedAt": format_instant(at)}
+    return {
+        "keyCredentialId": key.id,
+        "changes": changes,
+        "vendor": key.vendor,
+        "updatedAt": format_instant(at),
+        "warnings": list(key.warnings),
+    }
 
 
 def revoked(key: KeyCredential, *, vendor_ok: bool, trigger: str, at: datetime) -> dict[str, Any]:

@@ -58,8 +58,9 @@ ACTIONS: dict[str, frozenset[State]] = {
     "unsuspend": frozenset({State.SUSPENDED}),
     "revoke": LIVE,
     "replace": frozenset({State.ACTIVE}),
-    "encode": frozenset({State.REQUESTED}),
+    "encode": frozenset({State.REQUESTED, State.ACTIVE}),
     "retry": frozenset({State.ACTIVE, State.SUSPENDED, State.REVOKED, State.FAILED}),
+    "choose_pin": LIVE | {State.FAILED},
 }
 """What a person may ask for in each state. Revoking a key not yet active abandons it (`fail`)."""
 

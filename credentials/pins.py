@@ -33,6 +33,15 @@ def draw_pin(length: int, keypads: Iterable[str]) -> Pin:
     raise NoPinPossible("no acceptable PIN was drawn")
 
 
+def fault_in(digits: str, length: int, keypads: Iterable[str]) -> str | None:
+    """Says which rule chosen digits break, as drawn ones never do; None when they break none."""
+    if len(digits) != length or not (digits.isascii() and digits.isdigit()):
+        return f"must have {length} digits"
+    if set(digits) - set(common_digits(keypads)):
+        return "has a digit that the keypad of a door lacks"
+    return "is too simple" if is_trivial(digits) else None
+
+
 def common_digits(keypads: Iterable[str]) -> str:
     """Returns the digits that every keypad has, ascending."""
     shared = set("0123456789")

@@ -26,7 +26,8 @@ PHONE_AND_PIN = frozenset({CredentialKind.MOBILE_APP, CredentialKind.PIN_CODE, C
 class KeyKindPolicy:
     """A property's rules. Hours and days are whole numbers ≥ 0; PIN lengths 4 to 9 digits.
 
-    issue_lead_hours None means the vendor is called at once; otherwise that many hours before the start.
+    issue_lead_hours None means the vendor is called at once; otherwise that many hours before the start. A vendor that has been
+    away for outage_patience_minutes (real time) is given up for the fall-back installation, or for a card at the desk.
     """
 
     kinds: tuple[CredentialKind, ...] = (
@@ -44,13 +45,15 @@ class KeyKindPolicy:
     require_id_verification: bool = False
     default_areas: tuple[Area, ...] = (Area.LOBBY,)
     fallback_installation_id: str | None = None
+    outage_patience_minutes: int = 15
 
     def __post_init__(self) -> None:
         if not self.kinds:
             raise ValueError("a policy names at least one kind")
         if not (4 <= self.pin_length <= 9 and 4 <= self.pin_length_shared <= 9):
             raise ValueError("PIN lengths lie between 4 and 9 digits")
-        for name in ("early_grace_minutes", "late_grace_minutes", "no_show_suspend_after_hours", "pin_rest_days"):
+        names = ("early_grace_minutes", "late_grace_minutes", "no_show_suspend_after_hours", "pin_rest_days")
+        for name in (*names, "outage_patience_minutes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
 

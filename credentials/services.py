@@ -14,13 +14,13 @@ from typing import Any
 
 from credentials import event_data, locks
 from credentials.lifecycle import BY_NAME, State
-from credentials.models import CredentialDoor, DoorState, KeyCredential
+from credentials.models import CredentialDoor, KeyCredential
+from credentials.notices import propagation_now
 from credentials.targets import is_settled
 from lockservice.core.bulk import insert_rows, update_rows
 from sagas import alerts, intake, outbox
 from sagas.intake import Start
 from sagas.outbox import Cause, Emission
-from vendors.port.types import Propagation
 
 _KEY_COLUMNS = {
     "old_state": "text", "state": "text", "kind": "text", "waiting_for": "text", "propagation": "text",
@@ -137,9 +137,9 @@ class KeyBatch:
     def flush(self) -> None:
         """Writes everything. Raises StaleState when a locked row was not as loaded (then nothing may be committed)."""
         for key in self._dirty_keys.values():
-            settle_summary(key, self.doors_at(key))
+            settle_summary(key, self.doors_at(key), self.now)
         for key in self._new_keys:
-            settle_summary(key, self.doors_at(key))
+            settle_summary(key, self.doors_at(key), self.now)
         if self._new_keys:
             KeyCredential.objects.bulk_create(self._new_keys)
         self._flush_keys()
@@ -206,24 +206,10 @@ class KeyBatch:
             done.clear()
 
 
-def settle_summary(key: KeyCredential, doors: list[CredentialDoor]) -> None:
-    """Brings the credential's propagation, its bound and `open_work` in step with its doors."""
-    relevant = [
-        door for door in doors if not (door.dropped and door.state in (DoorState.NONE, DoorState.ABSENT) and not door.verb)
-    ]
-    bounds = [door.effective_not_after for door in relevant if door.effective_not_after]
+def settle_summary(key: KeyCredential, doors: list[CredentialDoor], now: datetime) -> None:
+    """Brings the credential's propagation, its bound and `open_work` in step with its doors. `now` is the hotel's."""
     key.open_work = not is_settled(key, doors)
-    if any(door.verb for door in relevant) or not relevant:
-        key.propagation = Propagation.UNKNOWN.value
-    elif key.open_work or any(door.propagation == Propagation.PROPAGATING for door in relevant):
-        key.propagation = Propagation.PROPAGATING.value
-    elif any(door.propagation == Propagation.UNKNOWN for door in relevant):
-        key.propagation = Propagation.UNKNOWN.value
-    else:
-        key.propagation = Propagation.CONFIRMED.value
-    key.effective_not_after = max(bounds, default=None)
-    if key.state == State.FAILED and not relevant:
-        key.propagation = Propagation.CONFIRMED.value
+    key.propagation, key.effective_not_after = propagation_now(key, doors, now, open_work=key.open_work)
 
 
 def _update_states(rows: list[tuple[Any, ...]]) -> list[Any]:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from credentials import artifacts, locks
+from credentials import artifacts, locks, notices
 from credentials.house import House, house
 from credentials.lifecycle import ACTIONS, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
@@ -23,7 +23,7 @@ from devices import selectors
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Property
 from sagas.consumer import handle_body
-from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key
+from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key, write_card
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga, SagaStatus
 from sagas.outbox import Cause
@@ -136,7 +136,7 @@ def update(
         except issue_key.NoDoors as error:
             raise Refused("VALIDATION_FAILED", str(error), {"rooms": "no lock at this installation"}) from error
 
-    return _on_key(tenant_id, credential_id, "update", actor, do)
+    return act_on_key(tenant_id, credential_id, "update", actor, do)
 
 
 def revoke(
@@ -159,8 +159,8 @@ def revoke(
             return
         revoke_key.begin(batch, key, reason, saga_key, cause)
 
-    act = _on_key(tenant_id, credential_id, "revoke", actor, do, refuse=False)
-    return _read_act(tenant_id, successor[0].id) if successor else act
+    act = act_on_key(tenant_id, credential_id, "revoke", actor, do, refuse=False)
+    return read_act(tenant_id, successor[0].id) if successor else act
 
 
 def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, kind: CredentialKind | None = None) -> Act:
@@ -175,8 +175,8 @@ def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, ki
         if made is not None:
             successor.append(made)
 
-    _on_key(tenant_id, credential_id, "replace", actor, do)
-    return _read_act(tenant_id, successor[0].id)
+    act_on_key(tenant_id, credential_id, "replace", actor, do)
+    return read_act(tenant_id, successor[0].id)
 
 
 def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Actor, act_id: str) -> Act:
@@ -185,7 +185,7 @@ def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Ac
     def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
         rest_key.suspend(batch, key, reason, own_key("suspend-by-hand", key.id, act_id), cause)
 
-    return _on_key(tenant_id, credential_id, "suspend", actor, do)
+    return act_on_key(tenant_id, credential_id, "suspend", actor, do)
 
 
 def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
@@ -200,14 +200,17 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
         except rest_key.KeyExpired as error:
             raise Refused("CREDENTIAL_EXPIRED", "the key's window is over") from error
 
-    return _on_key(tenant_id, credential_id, "unsuspend", actor, do)
+    return act_on_key(tenant_id, credential_id, "unsuspend", actor, do)
 
 
 def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None) -> Act:
-    """Moves on a key that waits for the desk. Where the lock learns card numbers, the number read at the desk is needed.
+    """Moves on a key that waits for the desk, or writes the guest's card again where it is older than our books. Where the
+    lock learns card numbers, the number read at the desk is needed.
 
-    Refused: NOT_FOUND, TRANSITION_REFUSED (not waiting for the desk), CARD_ENCODER_OFFLINE (no number and no desk connected).
+    Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number and no desk connected).
     """
+    if _has_stale_card(tenant_id, credential_id):
+        return _write_again(tenant_id, credential_id, actor, act_id)
     if card_number is None:
         _require_waiting(tenant_id, credential_id)
         raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
@@ -218,7 +221,26 @@ def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, car
         issue_key.take_card(key, card_number)
         issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
 
-    return _on_key(tenant_id, credential_id, "encode", actor, do)
+    return act_on_key(tenant_id, credential_id, "encode", actor, do)
+
+
+def _has_stale_card(tenant_id: str, credential_id: str) -> bool:
+    with tenancy.tenant(tenant_id):
+        row = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).first()
+        return row is not None and row.state == State.ACTIVE and notices.card_is_stale(row)
+
+
+def _write_again(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
+    """The guest's card lies on the encoder. Asked twice, it is written once."""
+
+    def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
+        if notices.card_is_stale(key):
+            try:
+                write_card.begin(batch, key, own_key("encode-by-hand", key.id, act_id), cause)
+            except write_card.CannotWriteAgain as error:
+                raise Refused("TRANSITION_REFUSED", "this lock system writes no card again; replace the key") from error
+
+    return act_on_key(tenant_id, credential_id, "encode", actor, do)
 
 
 def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
@@ -229,7 +251,7 @@ def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for identity")
         issue_key.go_on(batch, place, key, cause, id_verified=True)
 
-    return _on_key(tenant_id, credential_id, "encode", actor, do)
+    return act_on_key(tenant_id, credential_id, "encode", actor, do)
 
 
 def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
@@ -241,7 +263,7 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.state == State.FAILED:
-            _require_open(tenant_id, key.property_id)
+            require_open(tenant_id, key.property_id)
             stay = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=key.reservation_id).first()
             if stay is not None and stay.status == FRAUD:
                 raise Refused("TRANSITION_REFUSED", "the stay is under review")
@@ -258,8 +280,8 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
             door.due_at, door.final, door.attempts = None, False, 0
             batch.touch_door(door)
 
-    act = _on_key(tenant_id, credential_id, "retry", actor, do)
-    return _read_act(tenant_id, successor[0].id) if successor else act
+    act = act_on_key(tenant_id, credential_id, "retry", actor, do)
+    return read_act(tenant_id, successor[0].id) if successor else act
 
 
 def retry_saga(tenant_id: str, saga_id: str) -> None:
@@ -332,7 +354,7 @@ def exchange(tenant_id: str, reference: str, actor: Actor, key: str) -> tuple[Ar
         except artifacts.AlreadyExchanged as error:
             raise Refused("TRANSITION_REFUSED", "the reference was used or is no longer good") from error
         credential = KeyCredential.objects.get(tenant_id=tenant_id, id=row.credential_id)
-        if credential.state not in (State.ACTIVE, State.SUSPENDED):
+        if credential.state != State.ACTIVE:  # while a key rests there is nothing to hand over
             raise Refused("TRANSITION_REFUSED", "the key is not active")
         return row, credential, value
 
@@ -349,7 +371,7 @@ def new_act_id() -> str:
     return uuid.uuid4().hex
 
 
-def _on_key(
+def act_on_key(
     tenant_id: str,
     credential_id: str,
     action: str,
@@ -358,6 +380,7 @@ def _on_key(
     *,
     refuse: bool = True,
 ) -> Act:
+    """Runs an act on a locked credential in one transaction. Refused: NOT_FOUND, TRANSITION_REFUSED."""
     with tenancy.tenant(tenant_id):
         batch = _locked(tenant_id, credential_id)
         key = batch.keys[credential_id]
@@ -381,7 +404,7 @@ def _locked(tenant_id: str, credential_id: str) -> KeyBatch:
 def _replace(
     batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, kind: CredentialKind | None
 ) -> KeyCredential | None:
-    _require_open(key.tenant_id, key.property_id)
+    require_open(key.tenant_id, key.property_id)
     try:
         return replace_key.begin(batch, place, key, saga_key, cause, kind=kind)
     except issue_key.NoKindFits as error:
@@ -402,11 +425,11 @@ def _house(tenant_id: str, property_id: str) -> House:
         place = house(tenant_id, property_id)
     except Property.DoesNotExist as error:
         raise Refused("NOT_FOUND", "no such property") from error
-    _require_open(tenant_id, property_id)
+    require_open(tenant_id, property_id)
     return place
 
 
-def _require_open(tenant_id: str, property_id: str) -> None:
+def require_open(tenant_id: str, property_id: str) -> None:
     """A property that left the platform gives no new key; it stays as it is until this transaction ends."""
     if not locks.open_properties(tenant_id, [property_id]):
         raise Refused("TRANSITION_REFUSED", "the property is not in operation")
@@ -416,6 +439,7 @@ def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
     devices = [d for d in selectors.property_devices(tenant_id, place.property_id) if not d.shared]
     homes = {room: {d.installation_id for d in devices if room in d.rooms} for room in rooms}
     common = set.intersection(*homes.values()) if homes else set()
+    common = common - {place.policy.fallback_installation_id} or common  # the spare one waits for an outage
     if not common:
         raise Refused("VALIDATION_FAILED", "the rooms have no lock system in common", {"rooms": "unknown or on several"})
     return min(common)
@@ -461,7 +485,8 @@ def _act(key: KeyCredential) -> Act:
     return Act(key.id, row.id if row else None)
 
 
-def _read_act(tenant_id: str, credential_id: str) -> Act:
+def read_act(tenant_id: str, credential_id: str) -> Act:
+    """Returns what came of an act on another credential than it was asked about."""
     with tenancy.tenant(tenant_id):
         return _act(KeyCredential.objects.get(tenant_id=tenant_id, id=credential_id))
 

@@ -29,7 +29,16 @@ from devices import adapters, breaker, breaker_rules, call_counts
 from lockservice.core import tenancy
 from sagas import claims
 from sagas.alerts import NewAlert, raise_alerts
-from sagas.flows import bulk_revoke, clock_again, decommission, follow_booking, settle_plan, settle_record
+from sagas.flows import (
+    bulk_revoke,
+    clock_again,
+    decommission,
+    follow_booking,
+    rest_key,
+    settle_plan,
+    settle_record,
+    successors,
+)
 from sagas.models import SagaStatus
 from sagas.steps import Answer, Call, StepContext, Work, act
 from vendors.port.types import Outcome
@@ -299,6 +308,7 @@ class Runner:
         context = self._context(tenant_id, [work for work, _ in standing], hotel_now, real_now)
         pending = [key.id for key in context.batch.keys.values() if key.state == "pending"]
         context.artifacts = artifacts.current(tenant_id, pending)
+        context.rest_at_once = rest_key.waiting_to_rest(tenant_id, pending)
         for work, answer in standing:
             settle_record.record(context, work, answer)
         _flush(context)
@@ -381,11 +391,14 @@ class Runner:
 
 def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: datetime) -> None:
     """Runs a flow that calls no vendor, inside the tenant's block."""
-    if work.flow == follow_booking.NO_SHOW_FLOW:
+    if work.flow == follow_booking.NO_SHOW_FLOW or work.flow in successors.FLOWS:
         rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
         row = next(iter(rows), None)
         batch = KeyBatch.load_stays(tenant_id, [work.reservation_id or ""], hotel_now)
-        follow_booking.run_no_show(batch, row, work.id, work.cause)
+        if work.flow in successors.FLOWS:
+            successors.run(tenant_id, work, batch, row)
+        else:
+            follow_booking.run_no_show(batch, row, work.id, work.cause)
         batch.flush()
         work.status = SagaStatus.DONE.value
         return

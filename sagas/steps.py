@@ -74,6 +74,21 @@ class Call:
     suspend_reason: SuspendReason = SuspendReason.MANUAL
     revoke_reason: RevokeReason = RevokeReason.CHECKOUT
     resume_token: str | None = field(default=None, repr=False)
+    change: UpdateInput | None = None
+    """Of an update: what changes, with the doors that a key over all of its doors gains and loses by the same call."""
+
+    def verb_at(self, device_id: str) -> Verb:
+        """Returns what the call means for one of its doors: an added one is given the key, a removed one loses it."""
+        if self.change is not None and any(door.device_id == device_id for door in self.change.added):
+            return Verb.ISSUE
+        if self.change is not None and any(door.device_id == device_id for door in self.change.removed):
+            return Verb.REVOKE
+        return self.verb
+
+    @property
+    def writes_card(self) -> bool:
+        """Says whether the card that the holder has is itself written by this call."""
+        return self.change is not None and self.change.at_encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,8 @@ class StepContext:
     log: list[tuple[Any, ...]] = field(default_factory=list)
     releases: list[tuple[str, str, datetime]] = field(default_factory=list)
     artifacts: dict[str, Artifact] = field(default_factory=dict)
+    rest_at_once: dict[str, str] = field(default_factory=dict)
+    """Why keys on their way must rest as soon as they are there, by credential."""
 
     @property
     def now(self) -> datetime:
@@ -152,7 +169,7 @@ def _speak(call: Call) -> CallResult:
     if call.issue is not None:
         return port.issue_credential(call.issue)
     if call.verb is Verb.UPDATE:
-        return port.update_credential(UpdateInput(handle=call.handle, meta=call.meta))
+        return port.update_credential(call.change or UpdateInput(handle=call.handle, meta=call.meta))
     if call.verb is Verb.SUSPEND:
         return port.suspend_credential(call.handle, call.suspend_reason, call.meta)
     if call.verb is Verb.UNSUSPEND:

@@ -17,7 +17,8 @@ from credentials.models import KeyCredential
 from lockservice.api.credential_body import render
 from lockservice.api.operations import SUCCEEDED, address_of, find_key, render_operation, wait_for, wished_wait_s
 from lockservice.api.route import principal, read_call, refused, reply
-from lockservice.core import wake
+from lockservice.console.models import StaffAct
+from lockservice.core import clock, wake
 from lockservice.core.auth_permissions import Permission, Principal
 from lockservice.core.http_idempotency import Answer, Call, amend, once
 from lockservice.core.tenancy import tenant
@@ -28,13 +29,16 @@ log = structlog.get_logger(__name__)
 ACCEPTED: Final = 202
 
 
-def perform(request: Request, act: Callable[[str], Act], *, about: str | None = None) -> Response:
+def perform(
+    request: Request, act: Callable[[str], Act], *, about: str | None = None, masked: str = "", shows_pin: bool = True
+) -> Response:
     """Does an act and answers. `act` gets the act id and runs in the tenant's block; `about` is the credential asked about.
 
     202 with the operation while the work goes on, or when it failed. Once nothing is left to do, at once or within the wait
-    asked for: 201 with the key if the act made one, else 200 with the credential. Raises Problem.
+    asked for: 201 with the key if the act made one, else 200 with the credential. `masked` names a part of the body that may
+    not be guessed from what is kept of the request; without `shows_pin` no answer holds digits. Raises Problem.
     """
-    caller, call = principal(request), read_call(request)
+    caller, call = principal(request), read_call(request, masked)
     answer, replayed = once(call, lambda act_id: _answer(act, act_id))
     if not replayed:
         wake.hint("sagas.drain", "saga")
@@ -44,7 +48,8 @@ def perform(request: Request, act: Callable[[str], Act], *, about: str | None = 
         body = _operation(caller, operation_id, wished_wait_s(request))
         if body is not None:
             return reply(body, ACCEPTED, Location=address_of(operation_id), **headers)
-    return _done(caller, call, answer, made=credential_id != about, headers=headers)
+    made = credential_id != about
+    return _done(caller, call, answer, made=made, shows_pin=made and shows_pin, headers=headers)
 
 
 def _answer(act: Callable[[str], Act], act_id: str) -> Answer:
@@ -63,15 +68,32 @@ def _operation(caller: Principal, operation_id: str, wait_s: int) -> dict[str, A
     return None if ended and body["status"] == SUCCEEDED else body
 
 
-def _done(caller: Principal, call: Call, answer: Answer, *, made: bool, headers: dict[str, str]) -> Response:
+def record_act(caller: Principal, action: str, subject_id: str, reason: str) -> None:
+    """Keeps who asked for an act that needs a reason, beside those asked for in the console. Inside the tenant's block, so that
+    act and record are one transaction; a refused act leaves neither."""
+    StaffAct.objects.create(
+        tenant_id=caller.tenant_id,
+        actor_id=caller.id[:64],
+        login=caller.id[:150],
+        role=",".join(sorted(caller.roles))[:32],
+        action=action,
+        subject_id=subject_id,
+        reason=reason,
+        outcome="done",
+        at=clock.now(),
+    )
+
+
+def _done(caller: Principal, call: Call, answer: Answer, *, made: bool, shows_pin: bool, headers: dict[str, str]) -> Response:
     status = 201 if made else 200
     with tenant(caller.tenant_id):
         key = find_key(caller, answer.resource["credential"])
         body = render(key)
     if answer.status == ACCEPTED:
         amend(call, status)
-    if made:
+    if shows_pin:
         body |= _pin(caller, key)
+    if made:
         headers["Location"] = body["links"]["self"]
     return reply(body, status, **headers)
 

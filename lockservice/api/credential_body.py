@@ -13,16 +13,15 @@ from typing import Any, Final
 from django.urls import reverse
 from rest_framework import serializers
 
+from credentials import notices
 from credentials.lifecycle import State, allowed_actions
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import next_verb
 from devices.models import LockDevice
+from lockservice.core import clock
 from lockservice.core.http_strict import shape
 from sagas.events.instants import format_instant
 from vendors.port.types import CredentialKind, Intent, Propagation
-
-ON_CARDS: Final = frozenset({CredentialKind.RFID_CARD, CredentialKind.NFC_TAG})
-GONE: Final = frozenset({DoorState.NONE, DoorState.ABSENT})
 
 _text = serializers.CharField
 _moment = serializers.DateTimeField
@@ -39,6 +38,7 @@ DoorBody = shape(
     roomId=_text(allow_null=True),
     state=serializers.ChoiceField(choices=DoorState.values),
     propagation=serializers.ChoiceField(choices=[str(item) for item in Propagation]),
+    effectiveNotAfter=_moment(allow_null=True, help_text="When the door follows at the latest, while propagating."),
     isConfirmed=serializers.BooleanField(help_text="The door is known to carry what it shall."),
     errorCode=_text(allow_null=True),
 )
@@ -111,8 +111,10 @@ def moment(value: datetime | None) -> str | None:
 
 
 def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[str, str]) -> dict[str, Any]:
-    shown = [door for door in doors if not (door.dropped and door.state in GONE and not door.verb)]
-    bodies = [_door(key, door, labels) for door in shown]
+    now = clock.now()
+    shown = [door for door in doors if notices.concerns(key, door, now)]
+    bodies = [_door(key, door, labels, now) for door in shown]
+    propagation, bound = notices.propagation_now(key, doors, now, open_work=key.open_work)
     return {
         "id": key.id,
         "propertyId": key.property_id,
@@ -129,13 +131,13 @@ def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[st
         "areas": list(key.areas),
         "window": {"validFrom": moment(key.valid_from), "validUntil": moment(key.valid_until)},
         "waitingFor": key.waiting_for or None,
-        "propagation": key.propagation,
-        "effectiveNotAfter": moment(key.effective_not_after),
+        "propagation": propagation,
+        "effectiveNotAfter": moment(bound),
         "doors": bodies,
         "doorsConfirmed": f"{sum(body['isConfirmed'] for body in bodies)} of {len(bodies)}",
         "card": _card(key, shown),
         "warnings": [{"code": item.get("code", ""), "detail": item.get("detail", "")} for item in key.warnings],
-        "allowedActions": list(allowed_actions(key.state)),
+        "allowedActions": _actions(key),
         "suspendReason": key.suspend_reason or None,
         "revokeReason": key.revoke_reason or None,
         "failureCode": key.failure_code or None,
@@ -152,26 +154,41 @@ def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[st
     }
 
 
-def _door(key: KeyCredential, door: CredentialDoor, labels: dict[str, str]) -> dict[str, Any]:
+def _actions(key: KeyCredential) -> list[str]:
+    """A card that says what our books say needs no encoding, and only a PIN has digits."""
+    unfit = set()
+    if key.state == State.ACTIVE and not notices.card_is_stale(key):
+        unfit.add("encode")
+    if key.kind != CredentialKind.PIN_CODE:
+        unfit.add("choose_pin")
+    return [name for name in allowed_actions(key.state) if name not in unfit]
+
+
+def _door(key: KeyCredential, door: CredentialDoor, labels: dict[str, str], now: datetime) -> dict[str, Any]:
     settled = next_verb(key, door) is None
+    spreads = notices.is_spreading(key, door, now)
+    is_over = door.propagation == Propagation.PROPAGATING and not spreads
+    propagation = Propagation.CONFIRMED.value if is_over else door.propagation
     return {
         "deviceId": door.device_id,
         "label": labels.get(door.device_id, ""),
         "roomId": door.room_id or None,
         "state": door.state,
-        "propagation": door.propagation,
-        "isConfirmed": settled and (door.propagation == Propagation.CONFIRMED or door.state == DoorState.NONE),
+        "propagation": propagation,
+        "effectiveNotAfter": moment(door.effective_not_after) if spreads else None,
+        "isConfirmed": settled and (propagation == Propagation.CONFIRMED or door.state == DoorState.NONE),
         "errorCode": door.error_code or None,
     }
 
 
 def _card(key: KeyCredential, doors: Sequence[CredentialDoor]) -> dict[str, Any] | None:
     """A card shows what it was last written with; every door it opens was written by then."""
-    if key.kind not in ON_CARDS:
+    if key.kind not in notices.ON_CARDS:
         return None
-    carried = min((door.carried_version for door in doors if not door.dropped), default=0)
-    live = key.state in (State.ACTIVE, State.SUSPENDED)
-    return {"desired": key.desired_version, "carried": carried, "mustBeUpdated": live and carried < key.desired_version}
+    is_stale = notices.card_is_stale(key)
+    written = min((door.carried_version for door in doors if not door.dropped), default=0)
+    carried = written if is_stale or not written or key.open_work else key.desired_version
+    return {"desired": key.desired_version, "carried": carried, "mustBeUpdated": is_stale}
 
 
 def _labels(tenant_id: str, device_ids: Iterable[str]) -> dict[str, str]:

@@ -90,6 +90,17 @@ EncodeForm = shape(
         r"^[0-9]{1,20}\Z", required=False, help_text="The number of the card as the desk's reader shows it, in decimal."
     ),
 )
+PinForm = shape(
+    "CredentialPin",
+    StrictBody,
+    pin=serializers.RegexField(
+        r"^[0-9]{4,9}\Z",
+        write_only=True,
+        error_messages={"invalid": "must be 4 to 9 digits"},
+        help_text="As many digits as the house's PINs have. Never told again, and kept sealed.",
+    ),
+    reason=Text(min_length=3, max_length=200, help_text="Why the digits are chosen by hand; kept with who asked. No digits."),
+)
 ListQuery = shape(
     "CredentialList",
     StrictBody,

@@ -17,13 +17,14 @@ from rest_framework.response import Response
 
 from credentials.house import house
 from credentials.models import KeyCredential, Reservation, Transition
-from lockservice.api.acting import perform
+from lockservice.api.acting import perform, record_act
 from lockservice.api.credential_body import CredentialBody, IssuedBody, moment, render, render_all
 from lockservice.api.credential_forms import (
     ChangeForm,
     EncodeForm,
     IssueForm,
     ListQuery,
+    PinForm,
     ReplaceForm,
     RevokeForm,
     SuspendForm,
@@ -38,10 +39,10 @@ from lockservice.core.http_pages import PageRequest, newest_first, scope_of
 from lockservice.core.http_problems import Problem
 from lockservice.core.http_strict import shape
 from lockservice.core.tenancy import tenant
-from sagas import acts
+from sagas import acts, pin_acts
 from sagas.acts import Act
 from vendors.port.ids import canonical_property_id
-from vendors.port.secrets import CardNumber
+from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
 TAG = "credentials"
@@ -233,6 +234,31 @@ class EncodeRoute(Route):
         card = CardNumber(number) if number is not None else None
         who, tenant_id = actor(request), principal(request).tenant_id
         return _on(request, credential_id, lambda act_id: acts.encode(tenant_id, credential_id, who, act_id, card_number=card))
+
+
+class PinRoute(Route):
+    """Takes digits chosen by staff."""
+
+    needs: ClassVar = {"POST": Permission.PIN_CHOOSE}
+
+    @documented(
+        summary="Choose the digits of a PIN key", tag=TAG, body=PinForm, answers={200: _DONE, 201: _MADE, 202: _ACCEPTED},
+        parameters=[PREFER], idempotent=True, operation_id="credential_choose_pin",
+    )  # fmt: skip
+    def post(self, request: Request, credential_id: str) -> Response:
+        """Gives the key these digits under the rules of drawn ones; a failed key is issued anew with them."""
+        form = read_body(request, PinForm)
+        if form["pin"] in form["reason"]:
+            raise Problem("VALIDATION_FAILED", "the reason is kept", {"reason": "must not hold the digits"})
+        who, caller, pin = actor(request), principal(request), Pin(form["pin"])
+
+        def choose(act_id: str) -> Act:
+            find_key(caller, credential_id)
+            done = pin_acts.choose(caller.tenant_id, credential_id, pin, who, act_id)
+            record_act(caller, "choose_pin", credential_id, form["reason"])
+            return done
+
+        return perform(request, choose, about=credential_id, masked="pin", shows_pin=False)
 
 
 class RetryRoute(Route):

@@ -16,6 +16,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from lockservice.api import metrics
+from lockservice.core import crypto
 from lockservice.core.auth_permissions import Permission, Principal
 from lockservice.core.http_idempotency import Call, read_key
 from lockservice.core.http_problems import Problem, trace_of
@@ -99,11 +100,17 @@ def read_query(request: Request, form: type[Serializer[Any]]) -> dict[str, Any]:
     return dict(checked.validated_data)
 
 
-def read_call(request: Request) -> Call:
-    """Returns the request as idempotency knows it. Raises Problem when its key is missing or malformed."""
+def read_call(request: Request, masked: str = "") -> Call:
+    """Returns the request as idempotency knows it. Raises Problem when its key is missing or malformed.
+
+    `masked` names a part of the body that takes part as a keyed digest: a digest without a key of six digits is the digits.
+    """
     caller = principal(request)
     key = read_key(request.headers)
-    return Call(caller.tenant_id, caller.id, key, str(request.method), request.path, request.data)
+    body = request.data
+    if masked and isinstance(body, Mapping) and masked in body:
+        body = {**body, masked: crypto.blind_index("artifact", caller.tenant_id, f"http-call {body[masked]}").hex()}
+    return Call(caller.tenant_id, caller.id, key, str(request.method), request.path, body)
 
 
 def refused(error: Refused) -> Problem:

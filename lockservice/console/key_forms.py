@@ -17,7 +17,8 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from credentials.lifecycle import LIVE, allowed_actions
+from credentials import notices
+from credentials.lifecycle import LIVE, State, allowed_actions
 from credentials.models import KeyCredential
 from devices import selectors
 from lockservice.console import roles, words
@@ -25,11 +26,12 @@ from lockservice.console.acting import ReasonForm
 from lockservice.console.session import Desk
 from lockservice.console.story import room_labels
 from lockservice.core.auth_permissions import Permission, to_revoke, to_suspend
-from sagas import acts
-from vendors.port.secrets import CardNumber
+from sagas import acts, pin_acts
+from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
 
 _ACT_ID = re.compile(r"[0-9a-f]{32}")
+_PIN = re.compile(r"[0-9]{4,9}")
 _CARD = re.compile(r"[0-9]{4,20}")
 
 REVOKE_WORDS = {
@@ -214,9 +216,39 @@ class EncodeForm(KeyForm):
         widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr"}),
     )
 
+    def prepare(self) -> None:
+        if self.key.state == State.ACTIVE:  # the guest's own card is written again: its number is known
+            del self.fields["card_number"]
+
     def act(self) -> Any:
-        number = CardNumber(self.cleaned_data["card_number"])
+        given = self.cleaned_data.get("card_number")
+        number = CardNumber(given) if given else None
         return acts.encode(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, card_number=number)
+
+
+class ChoosePinForm(KeyForm):
+    """Takes digits that a person chose. They are not shown again and stand in no record."""
+
+    name = "choose_pin"
+    pin = forms.RegexField(
+        _PIN,
+        label=_("Digits"),
+        widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr", "autocomplete": "off"}),
+        error_messages={"invalid": _("4 to 9 digits.")},
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("pin") and cleaned["pin"] in cleaned.get("reason", ""):
+            raise ValidationError(_("The reason is kept: it must not hold the digits."))
+        return cleaned
+
+    def act(self) -> Any:
+        pin = Pin(self.cleaned_data["pin"])
+        try:
+            return pin_acts.choose(self.desk.tenant_id, self.key.id, pin, self.desk.actor, self._act_id)
+        except acts.Refused as refused:
+            raise acts.Refused(refused.code, refused.fields.get("pin", refused.detail)) from None
 
 
 class ConfirmForm(KeyForm):
@@ -268,14 +300,24 @@ def _allowed(action: str) -> Callable[[KeyCredential], bool]:
     return lambda key: action in allowed_actions(key.state)
 
 
+def _can_encode(key: KeyCredential) -> bool:
+    waits = key.state == State.REQUESTED and key.waiting_for == "desk"
+    return waits or (key.state == State.ACTIVE and notices.card_is_stale(key))
+
+
 _SUSPEND = tuple(to_suspend(reason) for reason in SuspendReason)
 _REVOKE = tuple(to_revoke(reason) for reason in REVOKE_WORDS)
 
 BUTTONS: dict[str, Button] = {
-    "encode": Button(EncodeForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "desk"),
+    "encode": Button(EncodeForm, (Permission.KEY_ENCODE,), _can_encode),
     "confirm": Button(ConfirmForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
     "retry": Button(
         RetryForm, (Permission.KEY_ISSUE,), lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")
+    ),
+    "choose_pin": Button(
+        ChoosePinForm,
+        (Permission.PIN_CHOOSE,),
+        lambda key: _allowed("choose_pin")(key) and key.kind == CredentialKind.PIN_CODE and not key.replaced_by,
     ),
     "update": Button(UpdateForm, (Permission.KEY_UPDATE,), _allowed("update")),
     "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,), _allowed("unsuspend")),

@@ -109,6 +109,7 @@ ACTIONS = {
     "replace": _("Replace a lost key"),
     "encode": _("Encode a card"),
     "retry": _("Repair open doors"),
+    "choose_pin": _("Choose the PIN"),
     "confirm": _("Papers were seen"),
     "reveal": _("Show the PIN"),
     "glass_ask": _("Ask to see a vendor secret"),

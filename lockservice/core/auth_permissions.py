@@ -34,6 +34,7 @@ class Permission(StrEnum):
     KEY_REVOKE_SECURITY = "lock.key.revoke.security"
     KEY_REVOKE_REPLACED = "lock.key.revoke.replaced"
     PIN_REVEAL = "lock.pin.reveal"
+    PIN_CHOOSE = "lock.pin.choose"
     STAY_READ = "lock.stay.read"
     DEVICE_READ = "lock.device.read"
     DEVICE_CHECK = "lock.device.check"
@@ -58,6 +59,7 @@ _FRONT_DESK: Final = _READ | {
 _SUPERVISOR: Final = _FRONT_DESK | {
     _P.KEY_REVOKE_CANCELLATION, _P.KEY_REVOKE_SECURITY, _P.KEY_REVOKE_REPLACED, _P.KEY_UNSUSPEND, _P.KEY_SUSPEND_NO_SHOW,
     _P.KEY_SUSPEND_FRAUD_REVIEW, _P.KEY_SUSPEND_OVERDUE_PAYMENT, _P.KEY_BULK, _P.KEY_ISSUE_OFFLINE, _P.ALERT_ACKNOWLEDGE,
+    _P.PIN_CHOOSE,
 }  # fmt: skip
 
 ROLES: Final[dict[str, frozenset[Permission]]] = {

@@ -6,6 +6,7 @@ what the keys are and what they should be is all there is to do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from credentials.house import House, house
@@ -15,12 +16,22 @@ from credentials.reservations import CANCELLED, CONFIRMED, ENDED, FRAUD, NO_SHOW
 from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
+from sagas.alerts import NewAlert
 from sagas.flows import issue_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
 NO_SHOW_FLOW = "no_show"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The part of a stay that one lock system opens: its rooms there, or shared doors alone."""
+
+    installation: InstallationFacts
+    rooms: tuple[str, ...]
+    areas_only: bool = False
 
 
 def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause, *, is_open: bool = True) -> None:
@@ -64,7 +75,7 @@ def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, sag
             credential_id=key.id,
             reservation_id=key.reservation_id,
             priority=PRIORITY_CHECKOUT,
-            args={"suspendWhenActive": reason.value},
+            args={rest_key.WHEN_ACTIVE: reason.value},
         ),
         cause,
     )
@@ -77,29 +88,54 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
 
 
 def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool) -> None:
-    groups = _group_rooms(batch.tenant_id, place, row)
+    homes = homes_of(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
     live = _live(batch, row)
     resting = _resting(live, row)
     for key in live:
-        if key.waiting_for == issue_key.ROOM and key.installation_id not in groups and len(groups) == 1:
-            _rehome(key, next(iter(groups.values()))[0])
-        if key.installation_id in groups:
-            rooms = groups[key.installation_id][1]
-            saga_key = sha256_key(row.reservation_id, "update", str(row.version))
-            if key.ordinal:
-                saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id)
-            _update(batch, place, key, saga_key, cause, window, rooms, row)
-        else:
+        _rehome_waiting(key, homes)
+        home = _home_for(batch, key, homes)
+        if home is None:
             saga_key = sha256_key(event_id, key.id, "revoke")
             revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
-    for installation, rooms in groups.values() if is_open else ():
-        _issue_if_missing(batch, place, row, installation, rooms, window, cause)
+            continue
+        saga_key = sha256_key(row.reservation_id, "update", str(row.version))
+        if key.ordinal:
+            saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id)
+        _update(batch, place, key, saga_key, cause, window, home, row)
+    for home in homes.values() if is_open else ():
+        _issue_if_missing(batch, place, row, home, window, cause)
     if resting is not None:
         known = {key.id for key in live}
         for key in [key for key in _live(batch, row) if key.id not in known]:
             saga_key = own_key("moved-resting", row.reservation_id, str(row.version), key.id)
             suspend_soon(batch, key, resting, saga_key, cause)
+
+
+def _rehome_waiting(key: KeyCredential, homes: dict[str, Home]) -> None:
+    """A key that waited for its room is for the lock system that the room turned out to be on."""
+    with_rooms = [home for home in homes.values() if not home.areas_only]
+    here = homes.get(key.installation_id)
+    if key.waiting_for == issue_key.ROOM and (here is None or here.areas_only) and len(with_rooms) == 1:
+        _rehome(key, with_rooms[0].installation)
+
+
+def _home_for(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> Home | None:
+    """Returns the part of the stay a live key is for: its own installation's, or that of the one it stands in for."""
+    here = homes.get(key.installation_id)
+    if here is not None and not here.areas_only:
+        return here
+    first = key
+    while first.replaces in batch.keys:
+        first = batch.keys[str(first.replaces)]
+    origin = homes.get(first.installation_id) if first.installation_id != key.installation_id else None
+    return origin if origin is not None and _reaches(key, origin.rooms) else here
+
+
+def _reaches(key: KeyCredential, rooms: tuple[str, ...]) -> bool:
+    devices = selectors.property_devices(key.tenant_id, key.property_id)
+    here = {room for d in devices if d.installation_id == key.installation_id and not d.shared for room in d.rooms}
+    return set(rooms) <= here
 
 
 def _resting(live: list[KeyCredential], row: Reservation) -> SuspendReason | None:
@@ -116,12 +152,14 @@ def _update(
     saga_key: str,
     cause: Cause,
     window: Window,
-    rooms: tuple[str, ...],
+    home: Home,
     row: Reservation,
 ) -> None:
     areas = tuple(row.areas) if row.areas is not None else None
     try:
-        update_key.begin(batch, place, key, saga_key, cause, window=window, rooms=rooms, areas=areas)
+        update_key.begin(
+            batch, place, key, saga_key, cause, window=window, rooms=home.rooms, areas=areas, areas_only=home.areas_only
+        )
     except update_key.WindowOver:
         # the stay was shortened into the past: the key is over
         revoke_key.begin(
@@ -129,23 +167,16 @@ def _update(
         )
 
 
-def _issue_if_missing(
-    batch: KeyBatch,
-    place: House,
-    row: Reservation,
-    installation: InstallationFacts,
-    rooms: tuple[str, ...],
-    window: Window,
-    cause: Cause,
-) -> None:
+def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Home, window: Window, cause: Cause) -> None:
+    installation = home.installation
     ours = [
-        k
+        _newest(batch, k)
         for k in batch.of_stay(row.reservation_id)
         if k.incarnation == row.incarnation and k.installation_id == installation.id and not k.ordinal
     ]
     if any(key.state in LIVE for key in ours):
         return
-    moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED and not key.replaced_by]
+    moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED]
     if len(moved_away) < len(ours):
         return  # a person or a failure ended this key: a booking event does not bring it back
     if place.policy.widen(window).valid_until <= batch.now:
@@ -153,15 +184,29 @@ def _issue_if_missing(
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
     if moved_away:
         key = own_key("moved-back", row.reservation_id, str(row.incarnation), installation.id, str(row.version))
-    issue_key.begin(batch, place, _request(row, installation, rooms, window, key), cause)
+    try:
+        issue_key.begin(batch, place, _request(row, home, window, key), cause)
+    except issue_key.NoKindFits as error:
+        if not home.areas_only:
+            raise
+        detail = f"no kind of key fits the shared doors of a lock system: {error}"  # the rooms open all the same
+        batch.alerts.append(
+            NewAlert(f"areas:{installation.id}", "KEY_ISSUE_FAILED", "warning", detail, "lock/key-issue", place.property_id)
+        )
 
 
-def _request(
-    row: Reservation, installation: InstallationFacts, rooms: tuple[str, ...], window: Window, key: str
-) -> issue_key.KeyRequest:
+def _newest(batch: KeyBatch, key: KeyCredential) -> KeyCredential:
+    """Returns the last of the keys that took each other's place, at whatever lock system it is."""
+    while key.replaced_by in batch.keys:
+        key = batch.keys[str(key.replaced_by)]
+    return key
+
+
+def _request(row: Reservation, home: Home, window: Window, key: str) -> issue_key.KeyRequest:
     return issue_key.KeyRequest(
-        installation=installation,
-        rooms=rooms,
+        installation=home.installation,
+        rooms=home.rooms,
+        areas_only=home.areas_only,
         window=window,
         issue_key=key,
         holder_id=row.guest_id,
@@ -176,26 +221,32 @@ def _request(
     )
 
 
-def _group_rooms(tenant_id: str, place: House, row: Reservation) -> dict[str, tuple[InstallationFacts, tuple[str, ...]]]:
-    """Sorts the rooms by installation; a booking without rooms belongs to the property's first installation."""
+def homes_of(tenant_id: str, place: House, row: Reservation) -> dict[str, Home]:
+    """Sorts a stay's rooms and shared areas by lock system; one without rooms belongs to the property's first.
+
+    A room that several reach is opened by each of them, but for the fall-back installation, which waits for an outage.
+    Raises UnusableBooking for a room without a lock.
+    """
     installations = {facts.id: facts for facts in selectors.property_installations(tenant_id, place.property_id)}
     if not installations:
         raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: no lock system is installed there")
     if not row.rooms:
         first = next(iter(installations.values()))
-        return {first.id: (first, ())}
-    groups: dict[str, list[str]] = {}
+        return {first.id: Home(first, ())}
+    devices = selectors.property_devices(tenant_id, place.property_id)
+    spare = place.policy.fallback_installation_id
+    rooms: dict[str, list[str]] = {}
     for room in row.rooms:
-        homes = {
-            device.installation_id
-            for device in selectors.property_devices(tenant_id, place.property_id)
-            if room in device.rooms and not device.shared
-        }
-        if not homes:
+        reached_by = {device.installation_id for device in devices if room in device.rooms and not device.shared}
+        if not reached_by:
             raise UnusableBooking("UNKNOWN_ROOM", "rooms: a room has no lock")
-        for home in sorted(homes):
-            groups.setdefault(home, []).append(room)
-    return {home: (installations[home], tuple(rooms)) for home, rooms in groups.items() if home in installations}
+        for home in sorted(reached_by - {spare} or reached_by):
+            rooms.setdefault(home, []).append(room)
+    wanted = {area.value for area in place.policy.default_areas} | set(row.areas or ())
+    shared = {device.installation_id for device in devices if device.shared and set(device.areas) & wanted}
+    found = {home: Home(installations[home], tuple(names)) for home, names in rooms.items() if home in installations}
+    others = sorted(shared - set(found) - {spare})
+    return found | {home: Home(installations[home], (), areas_only=True) for home in others if home in installations}
 
 
 def _rehome(key: KeyCredential, installation: InstallationFacts) -> None:

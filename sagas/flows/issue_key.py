@@ -27,7 +27,11 @@ DESK, ROOM, IDENTITY = "desk", "room", "id"
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """A key wanted at one installation. `window` is the stay's, to which grace is added unless `grace_included`."""
+    """A key wanted at one installation. `window` is the stay's, to which grace is added unless `grace_included`.
+
+    `only_preferred` leaves out the kinds that are only the policy's. `areas_only` means that the installation has shared doors
+    of the stay and none of its rooms. `notices` are (code, detail) that the key carries from its first moment.
+    """
 
     installation: InstallationFacts
     rooms: tuple[str, ...]
@@ -48,6 +52,9 @@ class KeyRequest:
     id_verified: bool = False
     desk_present: bool = False
     grace_included: bool = False
+    only_preferred: bool = False
+    areas_only: bool = False
+    notices: tuple[tuple[str, str], ...] = ()
     priority: int = PRIORITY_ISSUE
     args: dict[str, object] = field(default_factory=dict)
 
@@ -65,12 +72,14 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
 
     Inside the tenant's block. Raises NoKindFits, NoDoors.
     """
-    facts = doors_for(batch.tenant_id, place, request.installation, request.rooms, request.areas)
+    facts = doors_for(batch.tenant_id, place, request.installation, request.rooms, request.areas, areas_only=request.areas_only)
     manifest = adapters.manifest(request.installation.vendor)
     ordered = place.policy.order_kinds(request.preferred_kinds, request.channel_hint)
+    if request.only_preferred:
+        ordered = tuple(kind for kind in ordered if kind in request.preferred_kinds)
     ordered = tuple(kind for kind in ordered if kind in manifest.kinds)
     kind = choose_kind(ordered, [d.capabilities for d in facts], manifest.desk_kinds, at_kiosk=request.channel_hint == "kiosk")
-    if not request.rooms and kind is None and ordered:
+    if not request.rooms and not request.areas_only and kind is None and ordered:
         kind = ordered[0]
     if kind is None:
         raise NoKindFits(f"no kind fits {len(facts)} doors of {request.installation.id}")
@@ -103,6 +112,7 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
         requested_by=request.requested_by,
         channel_hint=request.channel_hint,
         requested_at=batch.now,
+        warnings=[{"code": code, "detail": detail} for code, detail in request.notices],
     )
     batch.add(key, [new_door(key, device, request.installation) for device in facts], cause)
     if not waiting:
@@ -160,9 +170,16 @@ def take_card(key: KeyCredential, number: CardNumber) -> None:
 
 
 def doors_for(
-    tenant_id: str, place: House, installation: InstallationFacts, rooms: Sequence[str], areas: Sequence[str] | None
+    tenant_id: str,
+    place: House,
+    installation: InstallationFacts,
+    rooms: Sequence[str],
+    areas: Sequence[str] | None,
+    *,
+    areas_only: bool = False,
 ) -> list[DeviceFacts]:
-    """Returns the doors a key for these rooms opens: their own, and shared ones of its areas. Raises NoDoors."""
+    """Returns the doors a key for these rooms opens: their own, and shared ones of its areas; without rooms none, but for a key
+    of shared areas only. Raises NoDoors."""
     devices = [d for d in selectors.property_devices(tenant_id, place.property_id) if d.installation_id == installation.id]
     wanted = set(areas) if areas is not None else {area.value for area in place.policy.default_areas}
     wanted |= {area.value for area in place.policy.default_areas}
@@ -170,7 +187,7 @@ def doors_for(
     missing = set(rooms) - {room for d in own for room in d.rooms}
     if missing:
         raise NoDoors(f"{len(missing)} rooms have no lock at {installation.id}")
-    return own + [d for d in devices if d.shared and set(d.areas) & wanted] if rooms else []
+    return own + [d for d in devices if d.shared and set(d.areas) & wanted] if rooms or areas_only else []
 
 
 def areas_of(facts: Sequence[DeviceFacts]) -> list[str]:
@@ -202,7 +219,7 @@ def lane_width(batch: KeyBatch, key: KeyCredential) -> int:
 def _waiting_for(
     place: House, request: KeyRequest, facts: Sequence[DeviceFacts], kind: CredentialKind, needs_desk: bool
 ) -> str:
-    if not request.rooms or not facts:
+    if not facts or not (request.rooms or request.areas_only):
         return ROOM
     if place.policy.require_id_verification and kind in PHONE_AND_PIN and not request.id_verified and request.reservation_id:
         return IDENTITY

@@ -5,16 +5,22 @@ One rule: suspended is persisted at once (like revoked); active again only when 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from credentials import event_data
 from credentials.lifecycle import State
-from credentials.models import KeyCredential
+from credentials.models import KeyCredential, Reservation
+from credentials.reservations import NO_SHOW
 from credentials.services import KeyBatch
 from sagas.flows.issue_key import first_lane, lane_width
 from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_SECURITY, Start
+from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.types import SuspendReason
 
 SUSPEND, UNSUSPEND = "suspend", "unsuspend"
+WHEN_ACTIVE = "suspendWhenActive"
+"""The argument of a suspend saga that waits for its key to be there."""
 
 
 class KeyExpired(Exception):
@@ -49,6 +55,31 @@ def unsuspend(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) 
     batch.retarget(key)
     _start(batch, key, UNSUSPEND, saga_key, PRIORITY_ISSUE, cause)
     return True
+
+
+def waiting_to_rest(tenant_id: str, credential_ids: Sequence[str]) -> dict[str, str]:
+    """Returns, by credential, why keys on their way shall rest as soon as they are there. Under the credentials' locks.
+
+    A no-show who has come meanwhile is left out. Inside the tenant's block.
+    """
+    if not credential_ids:
+        return {}
+    rows = Saga.objects.filter(
+        tenant_id=tenant_id, credential_id__in=sorted(credential_ids), flow=SUSPEND, args__has_key=WHEN_ACTIVE
+    ).exclude(status__in=[SagaStatus.DONE.value, SagaStatus.DEAD.value])
+    found: dict[str, str] = {}
+    for row in rows.order_by("position"):
+        reason = str(row.args[WHEN_ACTIVE])
+        if reason != SuspendReason.NO_SHOW or has_not_come(tenant_id, row.reservation_id, str(row.credential_id)):
+            found[str(row.credential_id)] = reason
+    return found
+
+
+def has_not_come(tenant_id: str, reservation_id: str | None, credential_id: str) -> bool:
+    """Re-reads the booking; the key's lock orders this against an event that says otherwise."""
+    incarnations = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values("incarnation")
+    rows = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=reservation_id, status=NO_SHOW)
+    return rows.filter(incarnation__in=incarnations).exists()
 
 
 def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priority: int, cause: Cause) -> None:

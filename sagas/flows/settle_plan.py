@@ -5,7 +5,7 @@ One rule: the doors of one lane that need the same verb are called together; doo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -13,18 +13,22 @@ from credentials import artifacts, event_data, pin_slots
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
-from credentials.pin_slots import PinWish
-from credentials.reservations import NO_SHOW, holder_of
+from credentials.pin_slots import DoorFull, PinWish
+from credentials.reservations import holder_of
 from credentials.targets import RANK, Verb, next_verb
 from devices import adapters, breaker, call_counts, selectors
 from devices.breaker import Gate, Standing
 from devices.health_rules import window_by_clocks
+from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
-from sagas.flows import settle_record
+from sagas.flows import choose_pin, fall_back, rest_key, settle_record
+from sagas.flows.one_change import AT_ENCODER, Group, one_change
+from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
 from sagas.models import SagaStatus
 from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
+from vendors.port.errors import Reason
 from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
 from vendors.port.types import (
     Area,
@@ -38,6 +42,7 @@ from vendors.port.types import (
     RevokeReason,
     Scope,
     SuspendReason,
+    UpdateInput,
     Window,
 )
 
@@ -85,7 +90,7 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
     group = _next_group(context, work, key)
     if group is None:
         return None
-    doors, verb = group
+    doors, verb = list(group.doors), group.verb
     if doors[0].lane != work.lane:
         _move_to(work, key, doors[0].lane)
         return None
@@ -98,38 +103,40 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
         if gate.probing:
             breaker.give_back(key.tenant_id, key.installation_id, work.id, context.real_now)
         return None
-    return _call(context, work, key, doors, verb, provisions)
+    return _call(context, work, key, group, provisions)
 
 
 def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
     """A key that was to be suspended while on its way is suspended once it is active; False while it must wait, and when the
     guest has come after all (then the saga is done)."""
-    reason = work.args.get("suspendWhenActive")
+    reason = work.args.get(rest_key.WHEN_ACTIVE)
     if not reason or key.state not in (State.REQUESTED, State.PENDING, State.ACTIVE):
         return True
-    if reason == SuspendReason.NO_SHOW and not _has_not_come(key):
+    if reason == SuspendReason.NO_SHOW and not rest_key.has_not_come(key.tenant_id, key.reservation_id, key.id):
         work.status = SagaStatus.DONE.value
         return False
     if key.state != State.ACTIVE:
         _wait(context, work, WAIT_PERSON_S if key.waiting_for else WAIT_ACTIVE_S)
         return False
-    work.args = {name: value for name, value in work.args.items() if name != "suspendWhenActive"}
+    work.args = {name: value for name, value in work.args.items() if name != rest_key.WHEN_ACTIVE}
     key.suspend_reason = reason
     context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
     context.batch.retarget(key)
     return True
 
 
-def _has_not_come(key: KeyCredential) -> bool:
-    """Re-reads the booking; the key's lock orders this against an event that says otherwise."""
-    rows = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id)
-    return rows.filter(status=NO_SHOW, incarnation=key.incarnation).exists()
-
-
-def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[list[CredentialDoor], Verb] | None:
+def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group | None:
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door)) is not None]
     open_doors = [(door, verb) for door, verb in wanting if not is_spent(key, door, verb)]
+    change = one_change(
+        key,
+        doors,
+        ready_doors(context, open_doors)[0],
+        at_encoder=bool(work.args.get(AT_ENCODER)) and key.state == State.ACTIVE,
+    )
+    if change is not None:
+        return change
     if not open_doors:
         settle_record.close(context, work, key)
         return None
@@ -140,7 +147,8 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> tuple[l
     ready.sort(key=lambda item: (RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
     first, verb = ready[0]
     alike = (first.lane, first.rounds, _is_deferred(first, verb))
-    return [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike], verb
+    group = [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike]
+    return Group(tuple(group), verb)
 
 
 def _give_before_taking(key: KeyCredential, doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:
@@ -171,7 +179,8 @@ def _quota_allows(context: StepContext, work: Work, key: KeyCredential) -> bool:
             "lock/vendor-quota", key.property_id,
         )
     )  # fmt: skip
-    _wait(context, work, WAIT_QUOTA_S)
+    if not _goes_another_way(context, work, key, Reason.QUOTA.value):
+        _wait(context, work, WAIT_QUOTA_S)
     return False
 
 
@@ -184,10 +193,26 @@ def _breaker_allows(context: StepContext, work: Work, key: KeyCredential, verb: 
     )  # fmt: skip
     if not gate.open:
         if verb is Verb.REVOKE:
-            settle_record.alarm_revoke(context, key, "the vendor leaves calls unanswered")
+            alarm_revoke(context, key, "the vendor leaves calls unanswered")
+        if verb is Verb.ISSUE and _goes_another_way(context, work, key, "", provisions.breakers):
+            return gate
         work.error_code, work.error_detail = "VENDOR_BREAKER_OPEN", "waits until the vendor answers again"
         _wait(context, work, gate.wait_s)
     return gate
+
+
+def _goes_another_way(
+    context: StepContext, work: Work, key: KeyCredential, reason: str, breakers: Mapping[str, Standing] | None = None
+) -> bool:
+    """Gives up a vendor that has been away longer than the house waits, where the guest can be given a key another way."""
+    if not fall_back.outlasted(context, work, key):
+        return False
+    way = fall_back.way_on(key, context.batch.doors_at(key), "VENDOR_UNREACHABLE", reason, breakers)
+    if way is None:
+        return False
+    fall_back.give_up_for(context, work, key, way, "quota_spent" if reason else "vendor_unreachable")
+    settle_record.close(context, work, key)
+    return True
 
 
 def _may_issue(
@@ -210,8 +235,13 @@ def _pin_is_ready(
         settle_record.draw_again(context, key)
         _wait(context, work, 0)
         return False
-    if settle_record.fall_back(context, key, "DOOR_FULL"):
+    if fall_back.change_kind(context, key, "door full" if isinstance(pin, DoorFull) else "no digits fit"):
         _wait(context, work, 0)
+        return False
+    way = fall_back.way_on(key, context.batch.doors_at(key), "KEY_ISSUE_FAILED", Reason.DOOR_FULL.value)
+    if way is not None and key.valid_from <= context.now + fall_back.NEAR:  # a guest who comes later: others leave by then
+        fall_back.give_up_for(context, work, key, way, Reason.DOOR_FULL.value)
+        settle_record.close(context, work, key)
         return False
     context.batch.alerts.append(
         NewAlert(
@@ -223,14 +253,13 @@ def _pin_is_ready(
     return False
 
 
-def _call(
-    context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], verb: Verb, provisions: Provisions
-) -> Call:
+def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, provisions: Provisions) -> Call:
+    doors, verb = group.doors, group.verb
     in_doubt = any(door.verb for door in doors)
     resume = next((door for door in doors if _is_deferred(door, verb)), None)
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
     for door in doors:
-        _note_attempt(context, key, door, verb)
+        _note_attempt(context, key, door, group.verb_at(door))
     key.acting_saga = work.id
     provisions.busy.add(work.id)
     context.batch.touch(key)
@@ -238,8 +267,8 @@ def _call(
     work.attempts += 1
     place = house(key.tenant_id, key.property_id)
     meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
-    port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in doors if door.device_id in facts)
-    window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d.device_id].clock_skew_ms for d in port_doors))
+    port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
+    window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].clock_skew_ms for d in facts))
     handle = _handle(key, port_doors, window, provisions)
     return Call(
         saga_id=work.id,
@@ -260,7 +289,28 @@ def _call(
         suspend_reason=SuspendReason(key.suspend_reason or "manual"),
         revoke_reason=RevokeReason(key.revoke_reason or "cancellation"),
         resume_token=_open_token(resume) if resume else None,
+        change=_change(key, group, facts, handle, meta, place) if verb is Verb.UPDATE and resume is None else None,
     )
+
+
+def _change(
+    key: KeyCredential, group: Group, facts: Mapping[str, DeviceFacts], handle: CredentialHandle, meta: CallMeta, place: House
+) -> UpdateInput:
+    added = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.added if door.device_id in facts)
+    removed = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.removed if door.device_id in facts)
+    return UpdateInput(
+        handle, meta, added, removed,
+        time_zone=place.time_zone, intent=_intent_there(key) if added else Intent.ADDITIONAL, at_encoder=group.at_encoder,
+    )  # fmt: skip
+
+
+def _intent_there(key: KeyCredential) -> Intent:
+    """The first key of a stay starts it at a new room; the others join, whatever they did when they were made."""
+    before = KeyCredential.objects.filter(
+        tenant_id=key.tenant_id, reservation_id=key.reservation_id, incarnation=key.incarnation,
+        installation_id=key.installation_id, ordinal__lt=key.ordinal, state__in=sorted(LIVE),
+    )  # fmt: skip
+    return Intent.ADDITIONAL if key.reservation_id and before.exists() else Intent.NEW
 
 
 def _is_deferred(door: CredentialDoor, verb: Verb) -> bool:
@@ -323,6 +373,23 @@ def _issue_input(
         requested_by=key.requested_by or None,
         channel_hint=key.channel_hint or None,
         time_zone=place.time_zone,
+        replaces=_replaced(key) if key.intent == Intent.REPLACEMENT and key.replaces else None,
+    )
+
+
+def _replaced(key: KeyCredential) -> CredentialHandle | None:
+    """The key that this one takes the place of, as far as the vendor may need it: which one it is, and what it is called."""
+    old = KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.replaces).first()
+    if old is None or old.installation_id != key.installation_id:
+        return None
+    rows = list(old.doors.order_by("id"))
+    facts = selectors.devices(key.tenant_id, key.property_id, [row.device_id for row in rows])
+    return CredentialHandle(
+        credential_id=old.id,
+        kind=CredentialKind(old.kind),
+        window=Window(old.valid_from, old.valid_until),
+        doors=tuple(facts[row.device_id].door(_open_ref(row)) for row in rows if row.device_id in facts),
+        issue_key=old.issue_key,
     )
 
 
@@ -356,16 +423,7 @@ def _provide_pins(context: StepContext, keys: Sequence[KeyCredential], provision
 def _wish(context: StepContext, key: KeyCredential) -> PinWish:
     doors = [door for door in context.batch.doors_at(key) if not door.dropped]
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
-    policy = house(key.tenant_id, key.property_id).policy
-    shared = any(device.shared for device in facts.values())
-    capacity = adapters.manifest(key.vendor).door_capacity.get(CredentialKind.PIN_CODE)
-    return PinWish(
-        key.id,
-        tuple(sorted(facts)),
-        tuple(device.digits for device in facts.values()),
-        policy.pin_length_shared if shared else policy.pin_length,
-        capacity,
-    )
+    return choose_pin.wish_for(house(key.tenant_id, key.property_id), key, facts)
 
 
 def _provide_guests(context: StepContext, keys: Sequence[KeyCredential], provisions: Provisions) -> None:
@@ -380,12 +438,12 @@ def _provide_guests(context: StepContext, keys: Sequence[KeyCredential], provisi
 def _open_ref(door: CredentialDoor) -> VendorRef | None:
     if door.vendor_ref_sealed is None:
         return None
-    return VendorRef(crypto.unseal("vendor-ref", door.tenant_id, settle_record.ref_place(door), door.vendor_ref_sealed))
+    return VendorRef(crypto.unseal("vendor-ref", door.tenant_id, ref_place(door), door.vendor_ref_sealed))
 
 
 def _open_token(door: CredentialDoor) -> str:
     sealed = door.resume_token_sealed or b""
-    return Token(crypto.unseal("vendor-ref", door.tenant_id, settle_record.token_place(door), sealed)).reveal()
+    return Token(crypto.unseal("vendor-ref", door.tenant_id, token_place(door), sealed)).reveal()
 
 
 def _open_card(key: KeyCredential) -> CardNumber | None:

@@ -6,42 +6,30 @@ by the same step that finds it there.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from credentials import artifacts, event_data, pin_slots
+from credentials import artifacts, event_data, notices
 from credentials.artifacts import NewArtifact
-from credentials.house import house
 from credentials.lifecycle import State
-from credentials.models import Artifact, CredentialDoor, DoorState, KeyCredential
-from credentials.policy import choose_kind
+from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
-from devices import adapters, selectors
+from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from lockservice.core import crypto
-from sagas.alerts import NewAlert
+from sagas.flows import companions, fall_back
+from sagas.flows.one_change import AT_ENCODER
+from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
-from sagas.outbox import Cause
 from sagas.steps import RETRY_S, Answer, Call, StepContext, Work, backoff, is_spent
 from vendors.port.errors import KeyRevokeFailed, LockError, Reason
 from vendors.port.secrets import Token
 from vendors.port.types import (
     CallResult,
     CardArtifact,
-    CredentialKind,
-    DoorResult,
     IssueResult,
     Outcome,
     PinArtifact,
-    Propagation,
     TokenArtifact,
 )
 
 DRAW_LIMIT = 3
-RESUME_S = 5
-QUOTA_LOOK_S = 600.0
-"""How soon a key that must stop opening is tried again though the vendor says that the month's calls are used up."""
-VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
-_FALLS_BACK = (Reason.KIND_UNSUPPORTED, Reason.DOOR_FULL)
 
 
 def record(context: StepContext, work: Work, answer: Answer) -> None:
@@ -55,6 +43,7 @@ def record(context: StepContext, work: Work, answer: Answer) -> None:
         _give_up_on_bug(context, work, key, answer)
         return
     doors = {door.device_id: door for door in context.batch.doors_at(key) if door.pk in answer.call.doors}
+    card_before = min((door.carried_version for door in doors.values() if not door.dropped), default=0)
     error = answer.error
     if answer.result is not None:
         error = _take_result(context, work, key, answer, answer.result, doors)
@@ -63,6 +52,20 @@ def record(context: StepContext, work: Work, answer: Answer) -> None:
     if error is not None:
         work.error_code, work.error_detail = error.code, error.vendor_message[:300]
     _advance(context, work, key, error)
+    if answer.call.writes_card:
+        _end_encoding(context, work, key, card_before, error)
+
+
+def _end_encoding(context: StepContext, work: Work, key: KeyCredential, card_before: int, error: LockError | None) -> None:
+    """A person stood at the encoder once. Unless the answer is still out, she is told and asks again herself."""
+    if error is not None and error.retriable and work.status == SagaStatus.RETRY.value:
+        return
+    work.args = {name: value for name, value in work.args.items() if name != AT_ENCODER}
+    if not notices.card_is_stale(key):
+        changes = {"cardVersion": {"from": card_before, "to": key.desired_version}}
+        context.batch.emit(key, event_data.subject("updated"), event_data.updated(key, changes, context.now), work.cause)
+    elif work.status == SagaStatus.DONE.value:
+        work.status = SagaStatus.DEAD.value
 
 
 def close(context: StepContext, work: Work, key: KeyCredential) -> None:
@@ -86,52 +89,11 @@ def close(context: StepContext, work: Work, key: KeyCredential) -> None:
 def draw_again(context: StepContext, key: KeyCredential) -> None:
     """Drops the key's digits, so that the next plan draws new ones; doors that carry the old ones are redone."""
     artifacts.retire(key.tenant_id, [key.id])
-    _rest_pin(context, key, [door.device_id for door in context.batch.doors_at(key)])
-    if any(door.pin_version for door in context.batch.doors_at(key)):
-        warn(key, "PIN_CHANGED", "the digits had to be drawn again")
+    rest_pin(context, key, [door.device_id for door in context.batch.doors_at(key)])
+    if notices.is_noted(key, notices.PIN_CHOSEN) or any(door.pin_version for door in context.batch.doors_at(key)):
+        notices.clear(key, notices.PIN_CHOSEN)
+        notices.warn(key, notices.PIN_CHANGED, "the digits had to be drawn again")
     context.batch.retarget(key)
-
-
-def fall_back(context: StepContext, key: KeyCredential, why: str) -> bool:
-    """Turns a key that is nowhere yet to the next kind its doors can carry without a desk; False when there is none."""
-    doors = context.batch.doors_at(key)
-    if key.state not in (State.REQUESTED, State.PENDING) or any(door.state == DoorState.PRESENT for door in doors):
-        return False
-    if any(door.verb for door in doors):  # a key of the old kind may be there; under the new kind it would not be looked for
-        return False
-    manifest = adapters.manifest(key.vendor)
-    order = list(dict.fromkeys((*key.preferred_kinds, *house(key.tenant_id, key.property_id).policy.kinds)))
-    rest = [CredentialKind(kind) for kind in order[order.index(key.kind) + 1 :]] if key.kind in order else []
-    facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors if not door.dropped])
-    kind = choose_kind(
-        [k for k in rest if k not in manifest.desk_kinds and k in manifest.kinds],
-        [device.capabilities for device in facts.values()],
-        manifest.desk_kinds,
-    )
-    if kind is None:
-        return False
-    artifacts.retire(key.tenant_id, [key.id])
-    _rest_pin(context, key, list(facts))
-    warn(key, "KIND_CHANGED", f"{key.kind} was not possible ({why.lower()}); {kind.value} was given")
-    key.kind, key.pin_version = kind.value, 0
-    context.batch.retarget(key)
-    return True
-
-
-def warn(key: KeyCredential, code: str, detail: str) -> None:
-    """Adds a warning to the key, once per code."""
-    if all(warning["code"] != code for warning in key.warnings):
-        key.warnings = [*key.warnings, {"code": code, "detail": detail}]
-
-
-def ref_place(door: CredentialDoor) -> tuple[str, str, str]:
-    """Returns where a door's vendor reference is sealed for."""
-    return ("credentials_credentialdoor", f"{door.credential_id}\x1f{door.device_id}", "vendor_ref_sealed")
-
-
-def token_place(door: CredentialDoor) -> tuple[str, str, str]:
-    """Returns where a door's resume token is sealed for."""
-    return ("credentials_credentialdoor", f"{door.credential_id}\x1f{door.device_id}", "resume_token_sealed")
 
 
 def _take_result(
@@ -147,59 +109,18 @@ def _take_result(
             _take_refusal(context, work, key, answer.call, [door], refused, definite=True)
             error = refused
         else:
-            _take_door(context, key, door, answer.call, item, result.resume_token)
+            take_door(context, key, door, answer.call, item, result)
             error = item.error or error
     for door in doors.values():  # the adapter did not answer for these: their fate is open
         door.due_at = backoff(context, door.attempts)
         context.batch.touch_door(door)
     for warning in result.warnings:
-        warn(key, warning.code, warning.detail)
+        notices.warn(key, warning.code, warning.detail)
+    note_card(context, key, answer.call, result)
     if isinstance(result, IssueResult):
         _take_artifact(context, key, answer.call, result)
+        companions.follow_up(context, work, key, result)
     return error
-
-
-def _take_door(
-    context: StepContext, key: KeyCredential, door: CredentialDoor, call: Call, item: DoorResult, token: str | None
-) -> None:
-    context.batch.touch_door(door)
-    if item.ref is not None:
-        door.vendor_ref_sealed = crypto.seal("vendor-ref", door.tenant_id, ref_place(door), item.ref.reveal())
-    if item.outcome is Outcome.UNKNOWN:
-        door.due_at = backoff(context, door.attempts)
-        if call.verb is Verb.REVOKE:
-            alarm_revoke(context, key, "the vendor's answer was lost")
-            _close_if_over(context, key, door)
-        return
-    if item.outcome is Outcome.DEFERRED:
-        door.due_at = context.real_now + timedelta(seconds=RESUME_S * context.retry_scale)
-        door.attempts = max(0, door.attempts - 1)
-        if token is not None:
-            door.resume_token_sealed = crypto.seal("vendor-ref", door.tenant_id, token_place(door), token)
-        return
-    _settle_door(context, key, door, call, item)
-
-
-def _settle_door(context: StepContext, key: KeyCredential, door: CredentialDoor, call: Call, item: DoorResult) -> None:
-    door.verb, door.attempts, door.final, door.due_at = "", 0, False, None
-    door.error_code = door.error_reason = ""
-    door.resume_token_sealed = None
-    door.propagation, door.effective_not_after = item.propagation.value, item.effective_not_after
-    door.carried_version = call.desired_version
-    if call.verb is Verb.REVOKE:
-        door.state, door.vendor_ref_sealed, door.pin_version = DoorState.ABSENT, None, 0
-        door.rounds += 1
-        door.carried_from = door.carried_until = None
-        _rest_pin(context, key, [door.device_id], unless_wanted=door)
-        return
-    if call.verb is Verb.SUSPEND:
-        door.state = DoorState.SUSPENDED
-        if item.ref is None:  # the vendor could only delete it: it will be made anew on resume
-            door.vendor_ref_sealed = None
-        return
-    door.state, door.carried_from, door.carried_until = DoorState.PRESENT, call.valid_from, call.valid_until
-    if call.verb is Verb.ISSUE:
-        door.pin_version = call.pin_version
 
 
 def _take_refusal(
@@ -224,51 +145,21 @@ def _take_refusal(
         draw_again(context, key)
         return
     for door in doors:
-        _refuse_door(context, key, call, door, error, definite=definite or not error.retriable)
-    gives_up = error.reason in _FALLS_BACK or (error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE)
-    if call.verb is Verb.ISSUE and gives_up and fall_back(context, key, error.reason.value):
+        refuse_door(context, key, call, door, error, definite=definite or not error.retriable)
+    if error.throttled and error.reason is Reason.QUOTA and call.verb is Verb.ISSUE and _quota_outlasted(context, work, key):
+        for door in doors:
+            door.final = True
+        return
+    gives_up = fall_back.is_at_once(error.reason) or error.reason is Reason.PIN_REFUSED
+    if call.verb is Verb.ISSUE and gives_up and fall_back.change_kind(context, key, error.reason.value):
         for door in doors:
             door.final = False
 
 
-def _refuse_door(
-    context: StepContext, key: KeyCredential, call: Call, door: CredentialDoor, error: LockError, *, definite: bool
-) -> None:
-    context.batch.touch_door(door)
-    door.error_code, door.error_reason = error.code.rsplit(".", 1)[-1], error.reason.value
-    if error.throttled:
-        door.attempts = max(0, door.attempts - 1)
-        door.verb = door.verb if call.meta.attempt > 1 else ""
-        door.due_at = backoff(context, 1, error.retry_after_s)
-        if error.reason is Reason.QUOTA and call.verb in (Verb.REVOKE, Verb.SUSPEND):
-            door.due_at = backoff(context, 1, QUOTA_LOOK_S)  # more quota may be bought any minute; the month's end is too far
-            alarm_revoke(context, key, error.reason.value)
-        return
-    if definite:
-        emptying = call.verb is Verb.REVOKE and door.state in (DoorState.NONE, DoorState.ABSENT)
-        door.verb = call.verb.value if emptying else ""  # not known to hold the key, and not proven empty either
-    door.final = not error.retriable and call.verb not in (Verb.REVOKE, Verb.SUSPEND)
-    door.due_at = None if door.final else backoff(context, max(1, door.attempts), error.retry_after_s)
-    if call.verb is Verb.REVOKE:
-        alarm_revoke(context, key, error.reason.value)
-        _close_if_over(context, key, door)
-    elif call.verb is Verb.SUSPEND:
-        _alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
-
-
-def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoor) -> None:
-    """Taking back is retried until the window has ended: after that the lock itself refuses the key."""
-    over = max(key.valid_until, door.carried_until or key.valid_until)
-    if context.now < over:
-        return
-    door.verb, door.due_at, door.state = "", None, DoorState.ABSENT
-    door.propagation = Propagation.UNKNOWN.value
-    _rest_pin(context, key, [door.device_id])
-    data = event_data.vendor_error(
-        key, environment=_environment(key), operation="revoke", code="MELMASTOON.LOCK.KEY_REVOKE_FAILED",
-        message="the window ended first", attempts=max(1, door.attempts), final=True, device_id=door.device_id, at=context.now,
-    )  # fmt: skip
-    context.batch.emit(key, VENDOR_ERROR, data, _cause(key))
+def _quota_outlasted(context: StepContext, work: Work, key: KeyCredential) -> bool:
+    if not fall_back.outlasted(context, work, key):
+        return False
+    return fall_back.way_on(key, context.batch.doors_at(key), "VENDOR_UNREACHABLE", Reason.QUOTA.value) is not None
 
 
 def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:
@@ -297,7 +188,7 @@ def _decide_pending(context: StepContext, work: Work, key: KeyCredential, error:
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
     if opens_a_room(key, doors) and all(_was_tried(key, door) for door, _ in wanting):
         if wanting:
-            warn(key, "DOORS_PENDING", f"{len(doors) - len(wanting)} of {len(doors)} doors carry the key")
+            notices.warn(key, "DOORS_PENDING", f"{len(doors) - len(wanting)} of {len(doors)} doors carry the key")
         _activate(context, work, key)
     elif wanting and all(is_spent(key, door, verb) for door, verb in wanting) and not opens_a_room(key, doors):
         _fail(context, work, key, doors, error)
@@ -310,8 +201,17 @@ def _was_tried(key: KeyCredential, door: CredentialDoor) -> bool:
 def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
     key.issued_at = context.now
     _warn_of_clocks(context, key)
-    reference = _artifact_reference(context.artifacts.get(key.id))
+    reason = context.rest_at_once.get(key.id)
+    if reason is not None:  # nobody is told that it is ready: the saga that waits for it puts its doors to rest
+        notices.warn(key, notices.SUSPENDED_AT_ONCE, "the key rests from its first moment; there is nothing to hand over")
+    reference = _artifact_reference(context.artifacts.get(key.id)) if reason is None else None
     context.batch.move(key, "activate", event_data.issued(key, reference, context.now), work.cause)
+    if reason is not None:
+        context.batch.flush()  # each move is an update of its own, within this transaction
+        key.suspend_reason = reason
+        context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
+        notices.clear(key, notices.SUSPENDED_AT_ONCE)
+        context.batch.retarget(key)
 
 
 def _warn_of_clocks(context: StepContext, key: KeyCredential) -> None:
@@ -321,7 +221,7 @@ def _warn_of_clocks(context: StepContext, key: KeyCredential) -> None:
         skew_ms = device.clock_skew_ms or 0
         if abs(skew_ms) > SKEW_WARN_MS:
             off = f"{abs(skew_ms) // 60_000} minutes {'fast' if skew_ms > 0 else 'slow'}"
-            warn(key, "CLOCK_SKEW", f"the clock of {device.label} is {off}; the key opens there by that clock")
+            notices.warn(key, "CLOCK_SKEW", f"the clock of {device.label} is {off}; the key opens there by that clock")
 
 
 def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:
@@ -340,10 +240,13 @@ def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[Cred
     message = error.vendor_message if error else ""
     word = "vendor_unreachable" if key.failure_code == "VENDOR_UNREACHABLE" else reason
     device = next((door.device_id for door in doors if door.error_code), None)
-    context.batch.move(key, "fail", event_data.failed(key, word, message, attempts, context.now), work.cause, word)
+    last = next((door for door in doors if door.error_code), None)
+    way = fall_back.way_on(key, doors, last.error_code if last else "", last.error_reason if last else "")
+    failed = event_data.failed(key, word, message, attempts, context.now, goes_on=way is not None)
+    context.batch.move(key, "fail", failed, work.cause, word)
     data = event_data.vendor_error(
         key,
-        environment=_environment(key),
+        environment=environment(key),
         operation="issue",
         code=code,
         message=message,
@@ -353,7 +256,9 @@ def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[Cred
         at=context.now,
     )
     context.batch.emit(key, VENDOR_ERROR, data, work.cause)
-    _alarm(context, key, "issue", "KEY_ISSUE_FAILED", "critical", "lock/key-issue")
+    alarm(context, key, "issue", "KEY_ISSUE_FAILED", "warning" if way else "critical", "lock/key-issue")
+    if way is not None:
+        fall_back.start(context, work, key, way, word)
     context.batch.retarget(key)
 
 
@@ -403,15 +308,15 @@ def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
     operation = {"issue": "issue", "update": "update", "unsuspend": "unsuspend"}.get(work.flow, "update")
     code = f"MELMASTOON.LOCK.{doors[0].error_code}" if doors[0].error_code else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
     data = event_data.vendor_error(
-        key, environment=_environment(key), operation=operation, code=code, message=work.error_detail,
+        key, environment=environment(key), operation=operation, code=code, message=work.error_detail,
         attempts=max(door.attempts for door in doors), final=True, device_id=doors[0].device_id, at=context.now,
     )  # fmt: skip
     if key.state in (State.ACTIVE, State.SUSPENDED):
-        warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
+        notices.warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
         if not any(door.room_id for door in doors):  # the rooms follow; a shared door that does not is the error told below
             _tell_updated(context, work, key)
         context.batch.emit(key, VENDOR_ERROR, data, work.cause)
-    _alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
+    alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
 
 
 def _take_artifact(context: StepContext, key: KeyCredential, call: Call, result: IssueResult) -> None:
@@ -430,41 +335,12 @@ def _replace_artifact(context: StepContext, key: KeyCredential, item: NewArtifac
     context.artifacts.update(artifacts.current(key.tenant_id, [key.id]))
 
 
-def _rest_pin(
-    context: StepContext, key: KeyCredential, device_ids: list[str], unless_wanted: CredentialDoor | None = None
-) -> None:
-    if key.kind != CredentialKind.PIN_CODE or not device_ids:
-        return
-    if unless_wanted is not None and next_verb(key, unless_wanted) is not None:
-        return
-    until = pin_slots.rest(context.now, house(key.tenant_id, key.property_id).policy.pin_rest_days)
-    context.releases.extend((key.id, device, until) for device in device_ids)
-
-
 def _give_up_on_bug(context: StepContext, work: Work, key: KeyCredential, answer: Answer) -> None:
     """An unexpected exception is our bug: the doors stay in doubt, somebody is told, and nothing is given any more."""
     work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, "INTERNAL_ERROR", answer.bug
     if answer.call.verb in (Verb.REVOKE, Verb.SUSPEND):  # a key that should not open is tried again all the same, slowly
         work.status, work.due_at = SagaStatus.RETRY.value, backoff(context, len(RETRY_S))
-    _alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
-
-
-def alarm_revoke(context: StepContext, key: KeyCredential, why: str) -> None:
-    """Tells, once per key, that a key could not be taken back yet."""
-    _alarm(context, key, "revoke", "KEY_REVOKE_FAILED", "critical", "lock/key-revoke", why)
-
-
-def _alarm(context: StepContext, key: KeyCredential, cause: str, code: str, severity: str, runbook: str, why: str = "") -> None:
-    detail = f"{code.lower().replace('_', ' ')} for a {key.kind} at {key.vendor}" + (f": {why}" if why else "")
-    context.batch.alerts.append(NewAlert(f"{cause}:{key.id}", code, severity, detail, runbook, key.property_id, key.id))
-
-
-def _environment(key: KeyCredential) -> str:
-    return selectors.installation(key.tenant_id, key.installation_id).environment
-
-
-def _cause(key: KeyCredential) -> Cause:
-    return Cause(correlation_id=key.reservation_id or key.id)
+    alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
 
 
 def _log(context: StepContext, work: Work, answer: Answer) -> None:

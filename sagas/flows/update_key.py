@@ -36,17 +36,19 @@ def begin(
     window: Window | None = None,
     rooms: tuple[str, ...] | None = None,
     areas: tuple[str, ...] | None = None,
+    areas_only: bool = False,
     grace_included: bool = False,
 ) -> bool:
     """Changes what a locked live key shall be, and starts the work at the doors. False when nothing differs or it is over.
 
-    `window` is the stay's, to which grace is added unless `grace_included`. Inside the tenant's block.
+    `window` is the stay's, to which grace is added unless `grace_included`. `areas_only` leaves a key without rooms its shared
+    doors. Inside the tenant's block.
     Raises WindowOver, issue_key.NoDoors.
     """
     if key.state in TERMINAL:
         return False
     changes = _change_window(batch, place, key, window, grace_included=grace_included) | _change_rooms(
-        batch, place, key, rooms, areas
+        batch, place, key, rooms, areas, areas_only=areas_only
     )
     if not changes:
         return False
@@ -89,14 +91,20 @@ def _change_window(
 
 
 def _change_rooms(
-    batch: KeyBatch, place: House, key: KeyCredential, rooms: tuple[str, ...] | None, areas: tuple[str, ...] | None
+    batch: KeyBatch,
+    place: House,
+    key: KeyCredential,
+    rooms: tuple[str, ...] | None,
+    areas: tuple[str, ...] | None,
+    *,
+    areas_only: bool,
 ) -> dict[str, Any]:
     if rooms is None and areas is None:
         return {}
     new_rooms = list(rooms) if rooms is not None else list(key.rooms)
     facts = issue_key.doors_for(
         batch.tenant_id, place, selectors.installation(batch.tenant_id, key.installation_id), new_rooms,
-        areas if areas is not None else key.areas,
+        areas if areas is not None else key.areas, areas_only=areas_only or _has_areas_only(key),
     )  # fmt: skip
     wanted = {device.id: device for device in facts}
     standing = {door.device_id: door for door in batch.doors_at(key)}
@@ -113,6 +121,10 @@ def _change_rooms(
     _regroup_doors(batch, key, standing, wanted)
     KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.id).update(rooms=key.rooms, areas=key.areas)
     return changes or {"rooms": {"from": old_rooms, "to": new_rooms}}
+
+
+def _has_areas_only(key: KeyCredential) -> bool:
+    return not key.rooms and key.waiting_for != issue_key.ROOM
 
 
 def _regroup_doors(batch: KeyBatch, key: KeyCredential, standing: dict[str, Any], wanted: dict[str, Any]) -> None:

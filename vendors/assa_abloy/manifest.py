@@ -27,6 +27,7 @@ MANIFEST = VendorManifest(
     calls_per_second=30,
     # A card is laid on an encoder by a person.
     desk_kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
+    spanning_kinds=(CredentialKind.MOBILE_APP, CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     setting_names=(
         "mode",
         "base_url",

@@ -118,7 +118,8 @@ class VisionlinePort:
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Puts a new joiner in the old key's place. While an added door is refused, the removal waits.
 
-        A key that gains rooms and keeps none overrides there, as a guest who moves does; one that keeps some joins.
+        A key that gains rooms and keeps none overrides there, as a guest who moves does; one that keeps some joins, and so
+        does a companion's. At the encoder the guest's card itself is written again.
         """
         return self._asked(Call(request.meta), lambda call: self._update(call, request))
 
@@ -268,16 +269,18 @@ class VisionlinePort:
     def _replaced(
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
-        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change."""
-        if old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone):
+        """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change, except
+        that a card on the encoder is written."""
+        is_same = old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone)
+        if is_same and (not wanted.rewrites or old.label == wanted.label):
             return old, {}
         wanted = replace(
             wanted,
             joins=None if wanted.overrides else old.id,
-            serial=old.serial,
+            serial=None if wanted.rewrites else old.serial,
             receiver={"endpointId": old.endpoint_id} if old.endpoint_id else wanted.receiver,
         )
-        if wanted.kind in CARD_KINDS and old.serial is None:
+        if wanted.kind in CARD_KINDS and old.serial is None and not wanted.rewrites:
             raise KeyIssueFailed(MANIFEST.code, "the card's number is not known: write it again at the desk", retriable=False)
         card, refused = self._made(call, wanted, added, source.credential_id)
         if card is None:
@@ -307,16 +310,19 @@ class VisionlinePort:
             return CallResult(tuple(gone(d, max(until, old.window.valid_until)) for d in every), calls=call.requests)
         until = max(until, old.window.valid_until)  # what the card carries may end later than what was asked for
         is_move = not set(kept.guest) & set(old.doors.guest)
-        wanted = Wanted(handle.kind, kept, window, label, overrides=is_move)
+        rewrites = request.at_encoder and handle.kind in CARD_KINDS
+        overrides = is_move and request.intent is not Intent.ADDITIONAL
+        wanted = Wanted(handle.kind, kept, window, label, overrides=overrides, rewrites=rewrites)
         card, refused = self._replaced(call, old, wanted, request.added, handle)
         if refused and request.removed:  # the new room failed: the guest keeps the old one
             back = replace(wanted, doors=old.doors, overrides=False)
             if card.id != old.id:
                 card, _ = self._replaced(call, card, back, (), handle)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
-        rows = [*self._settled((*handle.doors, *request.added), card, refused, until)]
+        rows = [*self._settled((*handle.doors, *request.added), card, refused, until, is_new=rewrites)]
         rows += [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
-        return CallResult(settle(tuple(rows)), stale_card(handle.kind, rows), call.requests)
+        late = () if rewrites and not refused else stale_card(handle.kind, rows)
+        return CallResult(settle(tuple(rows)), late, call.requests)
 
     def _revoke(self, call: Call, handle: CredentialHandle) -> CallResult:
         until = handle.window.valid_until

@@ -70,7 +70,8 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A key to make. `joins` names the key whose stay it shares; without one it overrides or joins the running stay."""
+    """A key to make. `joins` names the key whose stay it shares; without one it overrides or joins the running stay.
+    `rewrites` says that the guest's own card lies on the encoder, whose valid key is meant to be overwritten."""
 
     kind: CredentialKind
     doors: Listed
@@ -78,6 +79,7 @@ class Wanted:
     label: str
     overrides: bool = False
     joins: str | None = None
+    rewrites: bool = False
     serial: str | None = field(default=None, repr=False)
     receiver: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -125,6 +127,8 @@ class Cards:
             if self._settings.encoder is None:
                 raise Refused(0, "encoder_unknown", "setting encoder is missing")
             flags |= {"action": "encode", "encoder": self._settings.encoder}
+            if wanted.rewrites:
+                flags["overwriteValidCard"] = "true"
             limit_s = self._settings.encode_timeout_s
         body["keyKind"] = wanted.kind.value
         return self._read(self._client.ask(call, "POST", CARDS_PATH, query=flags, body=body, limit_s=limit_s).body)

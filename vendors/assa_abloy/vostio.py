@@ -75,7 +75,7 @@ from .manifest import MANIFEST
 from .settings import VostioSettings
 from .vostio_client import VostioClient
 from .vostio_doors import battery_in, device_in
-from .vostio_grants import SUSPENDED, Grant, Grants, instant_text, read_grant
+from .vostio_grants import SUSPENDED, Grant, Grants, arrived, instant_text, overlaps, read_grant
 
 STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
 POLL_PAUSE_S = 0.5
@@ -101,7 +101,8 @@ class VostioPort:
         return self._asked(Call(request.meta), lambda call: self._issue(call, request, kind))
 
     def update_credential(self, request: UpdateInput) -> CallResult:
-        """Changes window and doors in one change of the grant. While an added door is refused, the removal waits."""
+        """Changes window and doors in one change of the grant. While an added door is refused, the removal waits. At the
+        encoder the card itself is written again."""
         return self._asked(Call(request.meta), lambda call: self._update(call, request))
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
@@ -271,11 +272,14 @@ class VostioPort:
         }
         if kind is CredentialKind.MOBILE_APP:
             body["endpoint"] = _receiver(request.holder)
-        elif self._settings.encoder:
-            body["encoderId"] = self._settings.encoder
         else:
-            raise KeyIssueFailed(MANIFEST.code, "setting encoder is missing, and cards need one", retriable=False)
+            body["encoderId"] = self._encoder()
         return body
+
+    def _encoder(self) -> str:
+        if not self._settings.encoder:
+            raise KeyIssueFailed(MANIFEST.code, "setting encoder is missing, and cards need one", retriable=False)
+        return self._settings.encoder
 
     def _update(self, call: Call, request: UpdateInput) -> CallResult:
         handle = request.handle
@@ -291,17 +295,30 @@ class VostioPort:
             until = self._grants.withdraw(call, grants[0], RevokeReason.REPLACED.value) or until
             return CallResult(tuple(gone(d, until) for d in every), calls=call.requests)
         fields = _window_fields(handle)
-        grant, refused = self._changed(call, grants[0], fields, request.added, request.removed)
-        kept = self._settled((*handle.doors, *request.added), grant, refused, until=until)
+        rewrites = request.at_encoder and handle.kind in CARD_KINDS
+        if rewrites:
+            fields["encoderId"] = self._encoder()
+        joins = request.intent is Intent.ADDITIONAL
+        grant, refused = self._changed(call, grants[0], fields, request.added, request.removed, joins=joins)
+        kept = self._settled((*handle.doors, *request.added), grant, refused, until=until, is_new=rewrites)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
         removed = [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
         rows = settle((*kept, *removed))
-        return CallResult(rows, warnings=stale_card(handle.kind, rows), calls=call.requests)
+        stale = () if rewrites and not refused else stale_card(handle.kind, rows)
+        return CallResult(rows, warnings=stale, calls=call.requests)
 
     def _changed(
-        self, call: Call, grant: Grant, fields: Mapping[str, object], added: Sequence[Door], removed: Sequence[Door]
+        self,
+        call: Call,
+        grant: Grant,
+        fields: Mapping[str, object],
+        added: Sequence[Door],
+        removed: Sequence[Door],
+        *,
+        joins: bool = False,
     ) -> tuple[Grant, dict[str, LockError]]:
-        """Changes a grant, leaving out added doors the environment does not know; then nothing is removed either."""
+        """Changes a grant, leaving out added doors the environment does not know; then nothing is removed either. A
+        companion's grant joins at added rooms and overrides nobody."""
         refused: dict[str, LockError] = {}
         while True:
             fresh = listed([door for door in added if door.device_id not in refused])
@@ -311,7 +328,8 @@ class VostioPort:
             change = dict(fields)
             if doors != grant.doors:
                 change |= {"guestDoors": list(doors.guest), "commonDoors": list(doors.common)}
-                change |= {"overrideGuestDoors": [door for door in fresh.guest if door not in grant.doors.guest]}
+                new_rooms = [door for door in fresh.guest if door not in grant.doors.guest]
+                change |= {"overrideGuestDoors": [] if joins else new_rooms}
             if not change:
                 return grant, refused
             try:
@@ -370,7 +388,7 @@ class VostioPort:
                 error = refused.get(door.device_id) or KeyIssueFailed(MANIFEST.code, "no door took the key", retriable=False)
                 rows.append(refused_door(door, error))
                 continue
-            propagation, not_after = _arrived(grant) if is_new else reached(door, until or grant.window.valid_until)
+            propagation, not_after = arrived(grant) if is_new else reached(door, until or grant.window.valid_until)
             rows.append(DoorResult(door.device_id, Outcome.DONE, grant.ref, propagation, not_after))
         return settle(tuple(rows)) if grant is None else tuple(rows)
 
@@ -420,7 +438,7 @@ class VostioPort:
         tags: set[str] = set()
         for name in listed(request.doors).guest:
             for grant in self._grants.list_all(call, {"doorId": name}):
-                if grant.is_live and grant.tag not in own and _overlap(grant, request):
+                if grant.is_live and grant.tag not in own and overlaps(grant, request.window):
                     tags.add(grant.tag)
         return tuple(sorted(tag for tag in tags if tag))
 
@@ -456,13 +474,6 @@ def _window_fields(handle: CredentialHandle) -> dict[str, object]:
     return {"validFrom": instant_text(handle.window.valid_from), "validUntil": instant_text(handle.window.valid_until)}
 
 
-def _arrived(grant: Grant) -> tuple[Propagation, datetime | None]:
-    """A new key opens as soon as its holder has it: a card at once, a phone once it has fetched the key."""
-    if grant.kind in CARD_KINDS or grant.is_delivered:
-        return Propagation.CONFIRMED, None
-    return Propagation.PROPAGATING, grant.window.valid_until
-
-
 def _receiver(holder: Holder) -> dict[str, str]:
     return {"phoneE164": holder.phone_e164} if holder.phone_e164 else {"appUserRef": holder.id}
 
@@ -471,10 +482,6 @@ def _warnings(kind: CredentialKind, grant: Grant | None) -> tuple[Warning, ...]:
     if kind is not CredentialKind.MOBILE_APP or grant is None or grant.endpoint_status != "invited":
         return ()
     return (Warning("APP_INVITATION", "the guest's app must redeem its invitation before the key reaches the phone"),)
-
-
-def _overlap(grant: Grant, request: IssueInput) -> bool:
-    return grant.window.valid_from < request.window.valid_until and request.window.valid_from < grant.window.valid_until
 
 
 def _found(door: Door, grant: Grant) -> FoundKey:

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vendors.port.secrets import VendorRef
-from vendors.port.types import CredentialHandle, CredentialKind, Window
+from vendors.port.types import CredentialHandle, CredentialKind, Propagation, Window
 from vendors.support.marks import tag_of
 
 from .calls import Call
 from .errors import GONE, Answer, Refused
-from .keys import Listed
+from .keys import CARD_KINDS, Listed
 from .vostio_client import VostioClient
 
 SUSPENDED = "suspended"
@@ -151,6 +151,18 @@ class Grants:
     def _patched(self, call: Call, grant: Grant, fields: Mapping[str, object]) -> Grant:
         path = f"/access-grants/{grant.id}"
         return read_grant(self._client.ask(call, "PATCH", path, body=fields, version=grant.version).body)
+
+
+def arrived(grant: Grant) -> tuple[Propagation, datetime | None]:
+    """Returns how far a new key has got. A card opens at once, a phone once it has fetched it."""
+    if grant.kind in CARD_KINDS or grant.is_delivered:
+        return Propagation.CONFIRMED, None
+    return Propagation.PROPAGATING, grant.window.valid_until
+
+
+def overlaps(grant: Grant, window: Window) -> bool:
+    """Says whether a grant is good at some instant of the window."""
+    return grant.window.valid_from < window.valid_until and window.valid_from < grant.window.valid_until
 
 
 def grant_id_in(ref: VendorRef | None) -> str | None:

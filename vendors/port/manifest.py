@@ -53,6 +53,7 @@ class VendorManifest:
     bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
     installation states none; None where there is none. `calls_per_second` is there where the vendor counts seconds: no
     second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a person at the desk, so no booking event encodes them.
+    Of `spanning_kinds` one key names all of its doors, so a room is added or taken by changing that key.
     `secret_rules` are those of its secrets that differ from the usual rule; a secret `…_next` is valid beside its first one.
     `secret_names` and `setting_names` are what an installation must provide. `cards_by` says what a desk kind needs beside the
     person; `virtual_desk` is `module:function` of the DeskDriverFactory for the simulated encoder."""
@@ -70,6 +71,7 @@ class VendorManifest:
     calls_per_month: int | None = None
     quota_utc_offset_h: int = 0
     desk_kinds: tuple[CredentialKind, ...] = ()
+    spanning_kinds: tuple[CredentialKind, ...] = ()
     cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()

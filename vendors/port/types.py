@@ -212,10 +212,19 @@ class IssueInput:
     time_zone: str = "UTC"
 
 
+CARD_STALE = "CARD_MUST_BE_UPDATED"
+"""Warning of an adapter: the change stands in the vendor's records; the card in the guest's pocket still says what it said."""
+COMPANIONS_DIE = "COMPANIONS_NEED_NEW_CARDS"
+"""Warning of an adapter that cannot name them: every other key of the stay at these rooms dies when this one is used."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateInput:
     """Change a live key: the handle's doors get the handle's window, `added` doors are given the key first, and only then
-    `removed` doors lose it. Start and end travel together in `handle.window`, since arrival can move too."""
+    `removed` doors lose it. Start and end travel together in `handle.window`, since arrival can move too.
+
+    `intent` is what the key does to earlier ones at `added` doors: a companion's (`additional`) joins there and kills nobody.
+    `at_encoder` says that a person lays the card on the desk's encoder now, so that the card itself is written again."""
 
     handle: CredentialHandle
     meta: CallMeta
@@ -223,6 +232,8 @@ class UpdateInput:
     removed: tuple[Door, ...] = ()
     holder: Holder | None = None
     time_zone: str = "UTC"
+    intent: Intent = Intent.NEW
+    at_encoder: bool = False
 
 
 @dataclass(frozen=True, slots=True)

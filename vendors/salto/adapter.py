@@ -3,7 +3,7 @@
 | verb | supported | how |
 |---|---|---|
 | issue | card, phone, PIN | one key over up to four rooms, for PINs one a door; a card may wait for a person (DEFERRED) |
-| update | yes | the record changes at once, a card at an updater; a removed door is bounded by the card's expiry |
+| update | yes | the record at once, a card at an updater or the encoder; a removed door is bounded by the card's expiry |
 | revoke | yes | deny list, at checkout the list only; on-line doors at once, others bounded by the card's expiry |
 | suspend, unsuspend | on-line doors | a card out of reach goes on opening stand-alone doors: warned and bounded |
 | list_devices, health_check, Lookup, Inventory, Records, Resume | yes | |
@@ -115,7 +115,7 @@ class SaltoCloudPort:
         )
 
     def update_credential(self, request: UpdateInput) -> CallResult:
-        """Changes window and doors. While an added door fails no door is removed."""
+        """Changes window and doors. While an added door fails no door is removed. At the encoder the card is written again."""
         call = Call(request.meta)
         window = clipped(request.handle.window, self._zone(request.time_zone))
         request = replace(request, handle=replace(request.handle, window=window))
@@ -131,6 +131,8 @@ class SaltoCloudPort:
         }
         try:
             row = self._keys.change(call, ref, body)
+            if request.at_encoder:
+                row = self._keys.write_again(call, ref)
         except Unclear as unclear:
             return CallResult(tuple(unknown(door, unclear.error) for door in doors), calls=call.requests)
         except Refused as refused:

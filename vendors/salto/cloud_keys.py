@@ -102,6 +102,14 @@ class CloudKeys:
         """Changes a key. Raises Refused, Unclear, LockError."""
         return self._client.ask(call, "PATCH", path_of("keys", ref.reveal()), body)
 
+    def write_again(self, call: Call, ref: VendorRef) -> Row:
+        """Writes the record onto the guest's card, which lies on the encoder. Proposed, as the whole contract; the vendor's
+        host interface knows *update current key*. Raises Refused, Unclear, LockError."""
+        key = digest(call.meta.idempotency_key, f"encode {ref.reveal()}")
+        body = {"encoderId": self._settings.encoder}
+        path = path_of("keys", ref.reveal(), "encode")
+        return self._client.ask(call, "POST", path, body, idempotency_key=key, is_card=True)
+
     def take(self, call: Call, ref: VendorRef, strategy: str) -> Row:
         """Takes a key back: `denylist` or `checkout`. What is gone counts as taken. Raises Refused, Unclear, LockError."""
         try:

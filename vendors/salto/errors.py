@@ -87,6 +87,7 @@ CLOUD: dict[str, Row] = {
     "card_timeout": Row(KeyIssueFailed, "no card was laid on the encoder in time"),
     "card_absent": Row(KeyIssueFailed, "the card was taken away or lies badly"),
     "cancelled": Row(KeyIssueFailed, "the encode job was cancelled"),
+    "wrong_card": Row(KeyIssueFailed, "another card lies on the encoder than the one this key is on"),
 }
 
 PMS: dict[str, Row] = {

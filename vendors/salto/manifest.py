@@ -26,6 +26,7 @@ MANIFEST = VendorManifest(
     lane_width=1,
     # A person lays the card on the encoder.
     desk_kinds=(CredentialKind.RFID_CARD,),
+    spanning_kinds=(CredentialKind.RFID_CARD, CredentialKind.MOBILE_APP),
     setting_names=(
         "transport",
         "base_url",

@@ -123,6 +123,8 @@ class SaltoPmsPort:
         for door in request.added[len(pairs) :]:
             found.append(failed(door, refused_issue("a further room needs the card on the encoder: issue the key anew")))
         warnings = [CARD_STALE] if any(r.propagation is Propagation.PROPAGATING for r in found) else []
+        if request.at_encoder and all(r.outcome is Outcome.DONE for r in found):
+            found, warnings = self._written_again(call, request, found), []
         refs = [ref for door in (*handle.doors, *request.removed) if (ref := open_ref(door.ref))]
         if any(ref.may_last_until < handle.window.valid_until for ref in refs):
             warnings.append(STAY_MOVES)
@@ -242,6 +244,28 @@ class SaltoPmsPort:
             return CardOrder(encoder, places.rooms, *window, mark, is_copy=is_copy, grants=places.grants).fields()
         phone = request.holder.phone_e164 or ""
         return PhoneOrder(phone, places.rooms, *window, mark, is_copy=is_copy, grants=places.grants).fields()
+
+    def _written_again(self, call: PmsCall, request: UpdateInput, found: Sequence[DoorResult]) -> list[DoorResult]:
+        """Writes the stay's present state on the card that lies on the encoder: a copy, which is harmless to repeat."""
+        handle, there = request.handle, (*request.handle.doors, *request.added)
+        places, mark = places_of(there), mark_of(call.meta.idempotency_key)
+        window = wall_window(handle.window, self._zone(request.time_zone))
+        order = CardOrder(self._settings.encoder, places.rooms, *window, mark, is_copy=True, grants=places.grants)
+        try:
+            self._client.ask(call, order.fields(), with_card=True)
+        except Refused as refused:
+            raise self._client.error(call, refused) from None
+        except Unclear as unclear:
+            return [DoorResult(r.device_id, Outcome.UNKNOWN, r.ref, Propagation.UNKNOWN, error=unclear.error) for r in found]
+        on_card = {door.device_id for door in there}
+        opens = {door.device_id: open_ref(door.ref) for door in there}
+        rows = []
+        for row in found:
+            earlier = opens.get(row.device_id)
+            until, starts = handle.window.valid_until, handle.window.valid_from
+            ref = PmsRef(mark, bool(earlier and earlier.opens_stay), starts, until).seal() if row.device_id in on_card else None
+            rows.append(DoorResult(row.device_id, Outcome.DONE, ref, Propagation.CONFIRMED))
+        return rows
 
     def _modified(self, call: PmsCall, handle: CredentialHandle, door: Door, to: Door | None, end: datetime) -> DoorResult:
         target = to or door

@@ -16,6 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import get_language_bidi
 from django.utils.translation import gettext_lazy as _
 
+from credentials import notices
 from credentials.lifecycle import State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from lockservice.console import cells, key_forms, state_picture, story, words
@@ -207,8 +208,7 @@ class CredentialAdmin(ReadOnlyAdmin):
             "doors": lines,
             "present": present,
             "meant": meant,
-            "must_update": row.kind in ("rfid_card", "nfc_tag")
-            and any(line.door.carried_version < row.desired_version for line in lines if line.is_open),
+            "must_update": notices.card_is_stale(row),
             "warnings": story.warnings_of(row),
             "artifact": story.artifact_of(row),
             "sagas": [

@@ -221,6 +221,7 @@ class VostioSide:
         guest = list(body.get("guestDoors", key.guest))
         common = list(body.get("commonDoors", key.common))
         check_doors(house, guest, common)
+        serial = self._laid_again(house, key, body["encoderId"]) if "encoderId" in body else None
         key.stays = sharing(house, key, guest, list(body.get("overrideGuestDoors") or []))
         key.guest, key.common = guest, common
         key.start = datetime.fromisoformat(body["validFrom"]) if "validFrom" in body else key.start
@@ -228,8 +229,20 @@ class VostioSide:
         if "suspended" in body:
             key.status = "suspended" if body["suspended"] else "active"
         key.version += 1
+        if serial is not None:
+            write_card(house, serial, key, self._world.clock.now(), overwrite=True)
         self._tell_phone(house, key)
         return Reply(200, self._row(house, key))
+
+    def _laid_again(self, house: House, key: Key, encoder_id: object) -> str:
+        """The guest's own card lies on the encoder; one that feeds is handed it."""
+        encoder = encoder_of(house, encoder_id, "encoder_unknown")
+        serial = encoder.lying or (key.serial if encoder.feeds else None)
+        if serial is None:
+            raise No(409, "card_timeout")
+        if serial != key.serial:
+            raise No(409, "card_in_use")
+        return serial
 
     def _withdraw(self, house: House, request: Request, query: dict[str, str], rest: str) -> Reply:
         key = self._grant(house, rest)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+from .doors import sync_carrier, write_image
 from .effects import effects_of_giving, effects_of_issue, effects_of_taking, has_followed, is_off_its_carrier, places_of
 from .model import LIVE, Door, Key, Property, local_of
 from .space import (
@@ -41,6 +42,8 @@ STATUS = {
     "denylist_full": 409,
     "denylist_pool_exhausted": 409,
     "room_out_of_service": 409,
+    "card_timeout": 409,
+    "wrong_card": 409,
     "unknown_room": 422,
     "unknown_authorization": 422,
     "unsupported_kind": 422,
@@ -164,6 +167,8 @@ def _keys(prop: Property, request: Request, parts: list[str]) -> Answer:
             return Answer(200, shown(prop, _key(prop, ref)))
         case ["PATCH", ref]:
             return _patch(prop, _key(prop, ref), request.body)
+        case ["POST", ref, "encode"]:
+            return _write_again(prop, request, _key(prop, ref))
         case ["DELETE", ref]:
             return _delete(prop, ref, request.query.get("strategy", "denylist"))
     raise _wrong_path()
@@ -330,6 +335,23 @@ def _patched(
     rows += effects_of_giving(prop, key, [place for place in given if place not in stays])
     rows += effects_of_taking(prop, ghost, removed, carried_until, has_followed=follows)
     return shown(prop, key) | {"effects": rows}
+
+
+def _write_again(prop: Property, request: Request, key: Key) -> Answer:
+    """The guest's card lies on the encoder and takes the present record. An automatic encoder is handed that card."""
+    _need_connector(prop, request)
+    if key.status not in LIVE or key.kind != "rfid_card":
+        raise Refusal("key_ended")
+    encoder = ready_encoder(prop, str(request.body.get("encoderId", "")))
+    number = encoder.card or (key.carrier if encoder.is_automatic else None)
+    if not number:
+        raise Refusal("card_timeout")
+    if number != key.carrier:
+        raise Refusal("wrong_card")
+    carrier = prop.carriers[number]
+    sync_carrier(prop, carrier)
+    write_image(prop, carrier, key)
+    return Answer(200, shown(prop, key) | {"effects": effects_of_giving(prop, key, places_of(key))})
 
 
 def _record(key: Key) -> tuple[object, ...]:

@@ -1,0 +1,55 @@
+"""Keys that die with the one that was lost, because the lock cannot tell them apart: they are issued again.
+
+One rule: whom an answer names, by our id or by its tag at the vendor, is looked up and given a new key, each stay under its
+own lock. An adapter that cannot name them warns, and then every other key of the stay at those rooms is meant.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from credentials.lifecycle import State
+from credentials.models import KeyCredential
+from devices import adapters
+from sagas.intake import Start, internal_lane, own_key
+from sagas.steps import StepContext, Work
+from vendors.port.types import COMPANIONS_DIE, CredentialKind, IssueResult
+from vendors.support.marks import tag_of
+
+FLOW = "reissue_killed"
+
+
+def follow_up(context: StepContext, work: Work, key: KeyCredential, result: IssueResult) -> None:
+    """Starts the reissue of the keys that an answer says are killed, one saga for each stay. Inside the tenant's block."""
+    unnamed = any(warning.code == COMPANIONS_DIE for warning in result.warnings)
+    if not result.also_killed and not unnamed:
+        return
+    stays: dict[str, list[str]] = defaultdict(list)
+    for other in _neighbours(key):
+        is_named = other.id in result.also_killed or tag_of(other.id) in result.also_killed
+        if other.reservation_id and (is_named or (unnamed and other.reservation_id == key.reservation_id)):
+            stays[other.reservation_id].append(other.id)
+    for reservation_id, ids in sorted(stays.items()):
+        item = Start(
+            flow=FLOW,
+            key=own_key("reissue-killed", key.id, reservation_id),
+            lane=internal_lane(key.tenant_id),
+            reservation_id=reservation_id,
+            priority=work.priority,
+            args={"by": key.id, "keys": sorted(ids)},
+        )
+        context.batch.start(item, work.cause)
+
+
+def _neighbours(key: KeyCredential) -> list[KeyCredential]:
+    """The live keys at the same installation and a room of this one, of kinds that it can kill; itself and its predecessor
+    not. Read without locks: whoever acts on them looks again."""
+    spanning = [CredentialKind(kind).value for kind in adapters.manifest(key.vendor).spanning_kinds]
+    rows = KeyCredential.objects.filter(
+        tenant_id=key.tenant_id,
+        installation_id=key.installation_id,
+        kind__in=spanning,
+        state__in=[State.ACTIVE.value, State.SUSPENDED.value],
+        rooms__overlap=list(key.rooms),
+    )
+    return list(rows.exclude(id__in=[key.id, key.replaces or ""]).order_by("id"))

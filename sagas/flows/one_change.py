@@ -1,0 +1,73 @@
+"""Keys that name all of their doors at once, such as a card: rooms gained and lost travel in one call.
+
+One rule: what a card or phone carries is one thing. A room is never taken from it by taking the key back, and never given by
+making a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from credentials.lifecycle import LIVE
+from credentials.models import CredentialDoor, DoorState, KeyCredential
+from credentials.targets import Verb, wanted
+from devices import adapters
+from vendors.port.types import CredentialKind
+
+AT_ENCODER = "atEncoder"
+"""The saga's argument that says: a person lays the card on the encoder now."""
+
+Wanting = Sequence[tuple[CredentialDoor, Verb]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The doors one call is about. `added` and `removed` are those a change gives and takes beside the kept ones."""
+
+    doors: tuple[CredentialDoor, ...]
+    verb: Verb
+    added: tuple[CredentialDoor, ...] = ()
+    removed: tuple[CredentialDoor, ...] = ()
+    at_encoder: bool = False
+
+    @property
+    def kept(self) -> tuple[CredentialDoor, ...]:
+        """Returns the doors that are neither gained nor lost."""
+        moving = {door.device_id for door in (*self.added, *self.removed)}
+        return tuple(door for door in self.doors if door.device_id not in moving)
+
+    def verb_at(self, door: CredentialDoor) -> Verb:
+        """Returns what the call means for one of its doors."""
+        if door in self.added:
+            return Verb.ISSUE
+        return Verb.REVOKE if door in self.removed else self.verb
+
+
+def spans(key: KeyCredential) -> bool:
+    """Says whether one key at the vendor stands for all doors of this credential."""
+    return CredentialKind(key.kind) in adapters.manifest(key.vendor).spanning_kinds
+
+
+def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanting, *, at_encoder: bool) -> Group | None:
+    """Returns the one change that brings a spanning key's doors to what they shall be; None where there is none to make so.
+
+    `ready` are the doors that may be called now, with what they need. None also while a resume, a rest or an answer that is
+    still out comes first, and when nothing of the key is known to be anywhere.
+    """
+    if not spans(key) or key.state not in LIVE or any(door.resume_token_sealed for door in doors):
+        return None
+    kept = tuple(door for door in doors if wanted(key, door) == "present" and door.state == DoorState.PRESENT)
+    if any(door.verb not in ("", Verb.UPDATE) for door in kept) or any(verb not in _MOVES for _, verb in ready):
+        return None
+    added = tuple(door for door, verb in ready if verb is Verb.ISSUE)
+    removed = tuple(door for door, verb in ready if verb is Verb.REVOKE)
+    stands = [*kept, *(door for door in removed if door.state == DoorState.PRESENT)]
+    moves_rooms = bool(added) or (bool(removed) and bool(kept))
+    if not stands or not (moves_rooms or (at_encoder and kept)):
+        return None
+    group = Group((*kept, *added, *removed), Verb.UPDATE, added, removed, at_encoder)
+    return group if len({door.lane for door in group.doors}) == 1 else None
+
+
+_MOVES = frozenset({Verb.ISSUE, Verb.UPDATE, Verb.REVOKE})

@@ -1,0 +1,131 @@
+"""Gives the successors that a step found to be needed: of a key that fell back, and of keys killed with a lost one.
+
+One rule: a successor comes to be under the lock of its stay, after looking again; what has ended, or was given already, gets
+none. A booking's newest version is followed at once, since it may have come in between.
+"""
+
+from __future__ import annotations
+
+from credentials import locks, notices
+from credentials.house import House, house
+from credentials.lifecycle import LIVE, State
+from credentials.models import KeyCredential, Reservation
+from credentials.reservations import ENDED
+from credentials.services import KeyBatch
+from devices import adapters, selectors
+from sagas.alerts import NewAlert
+from sagas.flows import companions, fall_back, follow_booking, issue_key, revoke_key
+from sagas.intake import own_key
+from sagas.steps import Work
+from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
+
+FLOWS = frozenset({fall_back.FLOW, companions.FLOW})
+RUNBOOK = "lock/key-issue"
+
+
+def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) -> None:
+    """Runs one of this module's flows over a stay whose projection, if there is one, and keys are locked. Flushes the batch."""
+    named = [work.args["key"]] if work.flow == fall_back.FLOW else list(work.args["keys"])
+    for key in [batch.keys[key_id] for key_id in named if key_id in batch.keys]:
+        if not locks.open_properties(tenant_id, [key.property_id]) or _is_over(key, row):
+            continue
+        place = house(tenant_id, key.property_id)
+        try:
+            made = _go_on(batch, place, key, work) if work.flow == fall_back.FLOW else _again(batch, place, key, work)
+        except (issue_key.NoKindFits, issue_key.NoDoors) as error:
+            detail = f"nothing takes the place of a {key.kind}: {error}"
+            batch.alerts.append(
+                NewAlert(f"successor:{key.id}", "KEY_ISSUE_FAILED", "critical", detail, RUNBOOK, key.property_id, key.id)
+            )
+            made = None
+        if made is not None and row is not None and not made.ordinal:
+            batch.flush()
+            follow_booking.follow(batch, row, row.status, work.id, work.cause)
+    batch.flush()
+
+
+def _is_over(key: KeyCredential, row: Reservation | None) -> bool:
+    return row is not None and (row.status in ENDED or row.incarnation != key.incarnation)
+
+
+def _go_on(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> KeyCredential | None:
+    """Gives a failed key's successor, of another kind or at the fall-back installation."""
+    if key.state != State.FAILED or key.replaced_by or key.valid_until <= batch.now:
+        return None
+    installation = str(work.args["installation"])
+    same = (key.incarnation, key.ordinal, installation)
+    if any(k.state in LIVE and (k.incarnation, k.ordinal, k.installation_id) == same for k in batch.keys.values()):
+        return None
+    kinds = tuple(CredentialKind(kind) for kind in work.args["kinds"])
+    request = _request(
+        key, installation, kinds, Intent(key.intent), own_key("fall-back", key.id), work, _why(key, installation, work)
+    )
+    return _issue(batch, place, key, request, work)
+
+
+def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> KeyCredential | None:
+    """Takes a key back whose card is dead or dying, and gives another that joins the stay; one that rests goes on resting."""
+    if key.state not in (State.ACTIVE, State.SUSPENDED) or key.valid_until <= batch.now:
+        return None
+    rests = SuspendReason(key.suspend_reason) if key.state == State.SUSPENDED and not key.resuming else None
+    revoke_key.begin(
+        batch, key, RevokeReason.REPLACED, own_key("killed", str(work.args["by"]), key.id), work.cause, trigger="also_killed"
+    )
+    batch.flush()  # one live key per intended key: the old one is over first
+    told = ((notices.CARD_KILLED, "the earlier card died when a lost one of the stay was replaced"),)
+    issue_as = own_key("killed-again", key.id)
+    kinds = (CredentialKind(key.kind),)
+    request = _request(key, key.installation_id, kinds, Intent.ADDITIONAL, issue_as, work, told)
+    made = _issue(batch, place, key, request, work)
+    if rests is not None:
+        follow_booking.suspend_soon(batch, made, rests, own_key("killed-resting", made.id), work.cause)
+    return made
+
+
+def _issue(batch: KeyBatch, place: House, key: KeyCredential, request: issue_key.KeyRequest, work: Work) -> KeyCredential:
+    made = issue_key.begin(batch, place, request, work.cause)
+    key.replaced_by = made.id
+    batch.touch(key)
+    return made
+
+
+def _request(
+    key: KeyCredential,
+    installation: str,
+    kinds: tuple[CredentialKind, ...],
+    intent: Intent,
+    issue_as: str,
+    work: Work,
+    told: tuple[tuple[str, str], ...],
+) -> issue_key.KeyRequest:
+    return issue_key.KeyRequest(
+        installation=selectors.installation(key.tenant_id, installation),
+        rooms=tuple(key.rooms),
+        window=Window(key.valid_from, key.valid_until),
+        issue_key=issue_as,
+        holder_id=key.holder_id,
+        reservation_id=key.reservation_id,
+        incarnation=key.incarnation,
+        ordinal=key.ordinal,
+        holder_kind=key.holder_kind,
+        preferred_kinds=kinds,
+        only_preferred=True,
+        areas=tuple(key.areas),
+        floors=tuple(key.floors),
+        intent=intent,
+        replaces=key.id,
+        channel_hint=key.channel_hint,
+        requested_by=key.requested_by,
+        id_verified=True,
+        grace_included=True,
+        priority=work.priority,
+        notices=told,
+    )
+
+
+def _why(key: KeyCredential, installation: str, work: Work) -> tuple[tuple[str, str], ...]:
+    why = str(work.args.get("why", "")).replace("_", " ")
+    if installation == key.installation_id:
+        return ((notices.KIND_CHANGED, f"{key.kind} was not possible ({why}); another kind is given"),)
+    name = adapters.manifest(key.vendor).display_name
+    return ((notices.LOCK_SYSTEM_CHANGED, f"{name} was away ({why}); the house's other lock system gives the key"),)
