@@ -80,7 +80,7 @@ class SharedLimit:
         return self._wait_alone(calls, keep)
 
     def _wait_shared(self, calls: float, keep: float) -> float:
-        args = [self._capacity, self._rate, calls, keep, self._run, _PROCESS, AWAY_S * 1.25]
+        args: list[str | float] = [self._capacity, self._rate, calls, keep, self._run, _PROCESS, AWAY_S * 1.25]
         wait_s, sharers, run = wake.client().eval(_TAKE, len(self._keys), *self._keys, *args)
         self._run = _text(run) or self._run
         self._sharers = max(self._sharers, int(sharers))
