@@ -16,6 +16,8 @@ from functools import lru_cache
 from devices import secret_sealing
 from devices.limits import SharedLimit
 from devices.models import VendorInstallation
+from devices.relay import RowRelay
+from devices.relay_jobs import Site
 from devices.secret_boundary import BoundaryPort, Opening
 from devices.secret_sealing import SealedInstallation
 from devices.selectors import InstallationFacts, UnknownDevice
@@ -97,6 +99,7 @@ def _opening(sealed: SealedInstallation, facts: InstallationFacts, held: HeldSec
             rng=random.Random(),  # noqa: S311 - nonces and jitter, never PINs
             sleep=time.sleep,
             limiter=_limiter(facts),
+            relay=RowRelay(Site(sealed.tenant_id, facts.property_id, facts.id, facts.vendor)),
         )
         return registry.build(facts.vendor, context)
 

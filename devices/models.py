@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from devices.record_models import RecordPoll  # noqa: F401 - Django finds an application's tables here
+from devices.relay_models import RelayDesk, RelayJobRow, RelayNumber  # noqa: F401 - as below
 from devices.secret_models import (  # noqa: F401 - Django finds an application's tables here
     BreakGlass,
     BreakGlassStep,

@@ -1,0 +1,73 @@
+"""`manage.py bridge_gateway`: the WebSocket that the desks of all properties keep open (`/relay/v1`)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import threading
+import uuid
+from typing import Any
+
+import structlog
+from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError, connection
+
+from devices.gateway import Gateway
+from devices.gateway_session import Pace
+from lockservice.core import tenancy
+from lockservice.core.heartbeat import beat
+
+log = structlog.get_logger(__name__)
+BEAT_S = 1.0
+
+
+class Command(BaseCommand):
+    """Serves until stopped."""
+
+    help = "Serves the desks' WebSocket, GET /relay/v1."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the options."""
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8090, help="0: any free one, told on standard output")
+        parser.add_argument("--max-desks", type=int, default=1000)
+        parser.add_argument("--heartbeat", type=float, default=Pace().heartbeat_s, help="seconds between two pings of a desk")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Serves."""
+        pace = Pace(heartbeat_s=options["heartbeat"], presence_s=4 * options["heartbeat"])
+        try:
+            asyncio.run(self._serve(Gateway(pace, max_desks=options["max_desks"]), options["host"], options["port"]))
+        except OSError as error:
+            raise CommandError(f"cannot listen: {error}") from error
+
+    async def _serve(self, gateway: Gateway, host: str, port: int) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        stopped = threading.Event()
+        helper = threading.Thread(target=_beat, args=(stopped,), daemon=True)
+        helper.start()
+        try:
+            await gateway.run(host, port, stop, self._tell)
+        finally:
+            stopped.set()
+
+    def _tell(self, host: str, port: int) -> None:
+        self.stdout.write(f"ws://{host}:{port}/relay/v1")
+        self.stdout.flush()
+
+
+def _beat(stopped: threading.Event) -> None:
+    """Gives signs of life, on its own connection."""
+    incarnation = uuid.uuid4().hex
+    while not stopped.wait(BEAT_S):
+        try:
+            with tenancy.queues():
+                beat("gateway", incarnation)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("gateway.no_beat", error=type(error).__name__)
+            connection.close()
+    connection.close()
