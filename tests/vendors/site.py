@@ -103,6 +103,14 @@ class Site(ABC):
         """The headers of a genuine push."""
         return {"X-Webhook-Signature": sign(secret, body, now)}
 
+    def push_body(self) -> tuple[bytes, str]:
+        """What the vendor would push of an opening at the first door just now, and its media type."""
+        record = {
+            "door": self.doors[0].external_id, "id": f"rec_{secrets.token_hex(6)}", "outcome": "denied",
+            "at": datetime.now(UTC).isoformat(), "why": "unknown_credential", "mark": None, "kind": self.first_kind,
+        }  # fmt: skip
+        return json.dumps({"records": [record]}).encode(), "application/json"
+
     def build(self) -> LockPort:
         return registry.build(self.code, self.context())
 

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.support import marked
@@ -139,6 +139,13 @@ class VostioSite(AssaSite):
     def secrets(self) -> Mapping[str, str]:
         return {"client_secret": self.client_secret, "webhook_secret": self.webhook_secret}
 
+    def push_body(self) -> tuple[bytes, str]:
+        body = {
+            "eventId": secrets.token_hex(6), "type": "access.denied", "environmentId": self.house,
+            "occurredAt": datetime.now(UTC).isoformat(), "data": {"doorId": self.doors[0].external_id, "reason": "expired"},
+        }  # fmt: skip
+        return json.dumps(body).encode(), "application/json"
+
     def signed_push(self, secret: Token, body: bytes, now: datetime) -> Mapping[str, str]:
         timestamp = str(int(now.timestamp()))
         return {"X-Vostio-Timestamp": timestamp, "X-Vostio-Signature": sign_push(secret, timestamp, body)}
@@ -163,6 +170,13 @@ class VisionlineSite(AssaSite):
             "password": self.password,
             "webhook_secret": self.webhook_secret,
         }
+
+    def push_body(self) -> tuple[bytes, str]:
+        event = {
+            "id": secrets.token_hex(6), "door": self.doors[0].external_id, "granted": False, "reason": "expired",
+            "time": datetime.now(UTC).isoformat(),
+        }  # fmt: skip
+        return json.dumps({"events": [event]}).encode(), "application/json"
 
 
 def running(site: Callable[[Simulator, Proxy], Site]) -> Callable[[], Any]:

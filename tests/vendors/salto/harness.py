@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tests.support import marked
 from tests.vendors.salto.proxy import RestProxy
@@ -47,6 +48,13 @@ class SaltoSite(Site):
         seconds = str(int(now.timestamp()))
         mac = hmac.new(secret.reveal().encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
         return {"X-Salto-Timestamp": seconds, "X-Salto-Signature": f"v1={mac}"}
+
+    def push_body(self) -> tuple[bytes, str]:
+        body = {
+            "id": secrets.token_hex(6), "type": "access.denied", "occurredAt": datetime.now(UTC).isoformat(),
+            "propertyId": self.property, "data": {"door": self.doors[0].external_id, "operation": 93, "kind": "rfid_card"},
+        }  # fmt: skip
+        return json.dumps(body).encode(), "application/json"
 
     def seed_body(self) -> dict[str, object]:
         return {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from urllib.parse import urlencode
 
 from tests.support import marked
 from tests.vendors.proxy import Proxy
@@ -60,6 +62,15 @@ class TtlockSite(Site):
             "timeout_s": 0.8,
             "cloud_timeout_s": 0.8,
         }
+
+    def push_body(self) -> tuple[bytes, str]:
+        lock, at = self.doors[0].external_id, int(time.time()) * 1000
+        record = {
+            "lockId": int(lock), "recordTypeFromLock": 7, "recordType": 4, "success": 0, "keyboardPwd": secrets.token_hex(3),
+            "username": "", "lockDate": at, "serverDate": at,
+        }  # fmt: skip
+        fields = {"lockId": lock, "notifyType": "1", "admin": "x", "records": json.dumps([record])}
+        return urlencode(fields).encode(), "application/x-www-form-urlencoded"
 
     def secrets(self) -> Mapping[str, str]:
         return {
