@@ -17,6 +17,7 @@ from lockservice.core.tenancy import tenant
 from sagas.flows import read_log, take_webhook
 from sagas.models import InboxMessage, OutboxEvent
 from tests.flows.conftest import alerts
+from tests.support import marked
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
 from tests.support.web_server import WebServer
@@ -34,7 +35,7 @@ REFUSAL = {
 
 def own_secrets(*names: str) -> dict[str, str]:
     """Secrets of one hotel alone, since no two properties may share one: `webhook_secret` and what is named."""
-    return {name: f"whsec_{new_id('evt')[4:]}" for name in ("webhook_secret", *names)}
+    return {name: marked.token() for name in ("webhook_secret", *names)}
 
 
 class Site:
