@@ -35,6 +35,9 @@ def main() -> int:
         "--dead-s", type=float, default=300.0, help="seconds of being dead, over which they arrive; default 300"
     )
     isolated.add_argument("--dead", default="", help="which vendor; default: the first")
+    isolated.add_argument(
+        "--how", choices=("hang", "drop"), default="hang", help="never answers (default), or hangs up at once"
+    )
     isolated.add_argument("--vendors", default="", help="such as ttlock,salto; default: the demo's")
     options = parser.parse_args()
 
@@ -61,7 +64,7 @@ def main() -> int:
     print(f"python {platform.python_version()}, {os.cpu_count()} cores, {options.runs} runs each, fsync on", flush=True)
     report = Report()
     vendors = tuple(filter(None, options.vendors.split(","))) or settings.DEMO_VENDOR_CODES
-    plan = isolation.Plan(vendors, options.dead or vendors[0], options.bookings, options.dead_s)
+    plan = isolation.Plan(vendors, options.dead or vendors[0], options.bookings, options.dead_s, options.how)
     bench = measures.Bench(local, name, options.runs, options.queued, report, plan)
     try:
         for measure in measures.ALL:

@@ -1,8 +1,9 @@
 """`vendor_isolation`: one vendor is dead for minutes; how long do the others' guests wait for their keys?
 
-Bookings arrive evenly, in an open loop, at every vendor alike: first with all vendors alive, then with one dead. Dead is a
-process that is stopped: it takes connections and never answers, and when it goes on it does what it was asked meanwhile. Nothing
-is scaled: breaker and retries are on real time. Issue time is from the booking's intended start to the row of `issued`.
+Bookings arrive evenly, in an open loop, at every vendor alike: first with all vendors alive, then with one dead. Dead by `hang`
+is a process that is stopped: it takes connections and never answers, and when it goes on it does what it was asked meanwhile; by
+`drop` it hangs up at once. Nothing is scaled: breaker and retries are on real time. Issue time is from the booking's intended
+start to the row of `issued`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tests.bench.report import percentile
 from tests.bench.workers import Workers
 from tests.support.hotel import full_subject
 from vendors.port.ids import new_id
-from vendors.port.simulated import Breakable, SimulatorControl
+from vendors.port.simulated import Breakable, Effect, SimulatorControl
 
 BOUND = 1.3
 VENDOR_MS = 50
@@ -45,6 +46,7 @@ ROOMS, GATEWAYS = 100, 20
 NO_LIMIT = 1_000_000_000
 STAY, NEXT_STAY = timedelta(days=2), timedelta(days=3)
 PATIENCE_S = 900.0
+TELL_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Plan:
     dead: str
     bookings: int
     seconds: float
+    how: str = "hang"
 
 
 @dataclass
@@ -100,16 +103,25 @@ class Vendors:
         return simulated.control_of(name, self.places[name])
 
     @contextmanager
-    def dead(self, name: str | None) -> Iterator[None]:
-        """Stops a vendor's process inside the block."""
+    def dead(self, name: str | None, how: str) -> Iterator[None]:
+        """Makes a vendor dead inside the block; None: nobody."""
         if name is None:
             yield
             return
-        os.kill(self._running[name].pid, signal.SIGSTOP)
+        control = self.control(name)
+        assert isinstance(control, Breakable)
+        if how == "drop":
+            control.break_calls(Effect.DROP, None)
+        else:
+            os.kill(self._running[name].pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(self._running[name].pid, signal.SIGCONT)
+            if how == "drop":
+                control.heal()
+                control.slow_down(VENDOR_MS)
+            else:
+                os.kill(self._running[name].pid, signal.SIGCONT)
 
     def close(self) -> None:
         for process in self._running.values():
@@ -145,10 +157,14 @@ def measure(plan: Plan, runs: int) -> dict[str, object]:
     return {
         "value": by_vendor[worst]["dead_p95"], "unit": "ms p95 of the worst vendor", "baseline": by_vendor[worst]["live_p95"],
         "ratio": by_vendor[worst]["ratio"], "min": round(min(times), 1), "max": round(max(times), 1), "n": len(times),
-        "bound": BOUND, "within": by_vendor[worst]["ratio"] <= BOUND, "dead": plan.dead, "dead_s": plan.seconds,
+        "bound": BOUND, "within": by_vendor[worst]["ratio"] <= BOUND, "dead": plan.dead, "how": plan.how, "dead_s": plan.seconds,
         "bookings_each": plan.bookings, "vendor_ms": VENDOR_MS, "runs": runs, "by_vendor": by_vendor,
         "last_key_after_healing_s": [round(spent, 1) for spent in recovered],
     }  # fmt: skip
+
+
+def _say(text: str) -> None:
+    print(f"vendor_isolation: {text}", flush=True)
 
 
 def _add(times: dict[str, list[float]], outcome: Outcome) -> None:
@@ -163,7 +179,10 @@ def _run(plan: Plan, vendors: Vendors, dead: str | None) -> Outcome:
     workers.go()
     try:
         time.sleep(2)  # warm up
-        with vendors.dead(dead):
+        with vendors.dead(dead, plan.how):
+            _say(
+                f"{plan.bookings} bookings at each of {', '.join(plan.vendors)} over {plan.seconds:g} s; dead: {dead or 'nobody'}"
+            )
             started = _publish(plan, houses)
         healed = time.monotonic()
         _wait_until_all_active(tenant_id, plan.bookings * len(houses))
@@ -172,6 +191,7 @@ def _run(plan: Plan, vendors: Vendors, dead: str | None) -> Outcome:
         workers.answers()
     finally:
         workers.kill()
+    _say(f"{dead or 'nobody'} was dead; the last key came {recovered_s:.1f} s later")
     opened = _opened(tenant_id, houses)
     if opened != ({dead} if dead else set()):
         raise SystemExit(f"vendor_isolation: breakers opened at {sorted(opened) or 'nobody'}, dead was {dead or 'nobody'}")
@@ -232,7 +252,7 @@ def _booking(house: House, stay: str, room: str, start: datetime) -> BusMessage:
 
 def _wait_until_all_active(tenant_id: str, count: int) -> None:
     """Waits for every key. Ends the benchmark for one that failed, or does not come."""
-    ends = time.monotonic() + PATIENCE_S
+    ends, told_at = time.monotonic() + PATIENCE_S, time.monotonic()
     while True:
         with tenancy.tenant(tenant_id):
             states = list(KeyCredential.objects.filter(tenant_id=tenant_id).values_list("state", flat=True))
@@ -242,6 +262,9 @@ def _wait_until_all_active(tenant_id: str, count: int) -> None:
         if states.count("failed") or time.monotonic() > ends:
             found = {state: states.count(state) for state in sorted(set(states))}
             raise SystemExit(f"vendor_isolation: of {count} keys {found}, {undone} sagas not done: the figure is void")
+        if time.monotonic() - told_at > TELL_S:
+            told_at = time.monotonic()
+            _say(f"{states.count('active')} of {count} keys, {undone} sagas under way")
         time.sleep(0.25)
 
 
