@@ -6,12 +6,16 @@ all of them anew, and a test holds them in step.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from credentials.lifecycle import MOVES, TERMINAL, State
 from lockservice.core.http_problems import PROBLEMS
@@ -24,6 +28,7 @@ from vendors.port.manifest import VendorManifest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
+VENDOR_PAGE = ROOT / "docs" / "runbooks" / "lock" / "vendor.md"
 PREFIX = "melmastoon."
 BLOCK = re.compile(r"<!-- made from code: (?P<name>[a-z-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
 
@@ -98,10 +103,62 @@ def shipped_vendors() -> str:
     rows = []
     for code, manifest in shipped().items():
         kinds = " ".join(f"`{kind}`" + (" (desk)" if kind in manifest.desk_kinds else "") for kind in manifest.kinds)
-        folder = code.replace("-", "_")
+        folder = folder_of(manifest)
         how = "one call at a time per gateway" if manifest.lane == "gateway" else f"{manifest.lane_width} calls at once"
         rows.append((f"`{code}`", manifest.display_name, kinds, how, f"[vendors/{folder}](vendors/{folder}/README.md)"))
     return _table(("code", "vendor", "kinds of key", "pace", "facts"), rows)
+
+
+def folder_of(manifest: VendorManifest) -> str:
+    """Returns the name of the vendor's folder."""
+    return manifest.adapter.split(".")[1]
+
+
+def runbook_of(manifest: VendorManifest) -> Path:
+    """Returns where the vendor's runbook is, or should be."""
+    return ROOT / "vendors" / folder_of(manifest) / "runbook.md"
+
+
+def error_tables(manifest: VendorManifest) -> dict[str, Mapping[Any, Any]]:
+    """Returns the tables in the vendor's `errors.py` by name: each maps the vendor's code to a row with a `meaning`."""
+    module = importlib.import_module(f"vendors.{folder_of(manifest)}.errors")
+    found = {name: value for name, value in vars(module).items() if name.isupper() and isinstance(value, Mapping)}
+    return {name: table for name, table in found.items() if table and all(hasattr(row, "meaning") for row in table.values())}
+
+
+def error_codes(manifest: VendorManifest) -> str:
+    """Lists every code of the vendor's tables with what it means and what it becomes."""
+    tables = error_tables(manifest)
+    parts = []
+    for name, table in tables.items():
+        rows = [
+            (f"`{code}`", row.meaning, _kind_name(row.kind), str(row.reason), "yes" if row.retriable else "no")
+            for code, row in table.items()
+        ]
+        head = "" if len(tables) == 1 else f"{name.capitalize() if len(name) > 3 else name}:\n\n"
+        parts.append(head + _table(("code", "meaning", "becomes", "reason", "again"), rows))
+    return "\n\n".join(parts)
+
+
+def vendor_runbooks() -> str:
+    """Lists the vendors' own runbooks."""
+    rows = [
+        (f"`{code}`", manifest.display_name, f"[runbook](../../../vendors/{folder_of(manifest)}/runbook.md)")
+        for code, manifest in shipped().items()
+    ]
+    return _table(("code", "vendor", ""), rows)
+
+
+def _kind_name(kind: Any) -> str:
+    return f"`{kind.__name__}`" if isinstance(kind, type) else _KINDS[kind.value if isinstance(kind, Enum) else str(kind)]
+
+
+_KINDS = {
+    "refused": "`KeyIssueFailed`, `KeyRevokeFailed`",
+    "unreachable": "`VendorUnreachable`",
+    "not_paired": "`DeviceNotPaired`",
+    "encoder": "`CardEncoderOffline`",
+}
 
 
 def all_events() -> str:
@@ -123,6 +180,12 @@ BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
         "shipped-vendors": shipped_vendors,
     },
     EVENTS_PAGE: {"all-events": all_events},
+    VENDOR_PAGE: {"vendor-runbooks": vendor_runbooks},
+    **{
+        runbook_of(manifest): {"error-codes": partial(error_codes, manifest)}
+        for manifest in shipped().values()
+        if error_tables(manifest) and runbook_of(manifest).is_file()
+    },
 }
 
 
