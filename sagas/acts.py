@@ -19,7 +19,7 @@ from credentials.lifecycle import ACTIONS, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
 from credentials.reservations import FRAUD
 from credentials.services import KeyBatch
-from devices import selectors
+from devices import adapters, relay_jobs, selectors
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Property
 from sagas.consumer import handle_body
@@ -27,6 +27,7 @@ from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga, SagaStatus
 from sagas.outbox import Cause
+from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin, Token
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
@@ -205,29 +206,39 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
 
 def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None) -> Act:
     """Moves on a key that waits for the desk, or writes the guest's card again where it is older than our books. Where the
-    lock learns card numbers, the number read at the desk is needed.
+    lock learns card numbers, the number read at the desk is needed; where a desk does the work, one must be connected.
 
-    Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number and no desk connected).
+    Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number, or no desk, whichever is needed).
     """
-    if _has_stale_card(tenant_id, credential_id):
+    is_stale, cards_by = _encodable(tenant_id, credential_id)
+    if is_stale:
         return _write_again(tenant_id, credential_id, actor, act_id)
-    if card_number is None:
-        _require_waiting(tenant_id, credential_id)
+    if cards_by is CardsBy.NUMBER and card_number is None:
         raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.waiting_for != issue_key.DESK:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
-        issue_key.take_card(key, card_number)
+        if card_number is not None:
+            issue_key.take_card(key, card_number)
         issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
 
     return act_on_key(tenant_id, credential_id, "encode", actor, do)
 
 
-def _has_stale_card(tenant_id: str, credential_id: str) -> bool:
+def _encodable(tenant_id: str, credential_id: str) -> tuple[bool, CardsBy]:
+    """Says whether the card is to be written again, and what that takes; refuses at once what could only wait for a desk."""
     with tenancy.tenant(tenant_id):
         row = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).first()
-        return row is not None and row.state == State.ACTIVE and notices.card_is_stale(row)
+        if row is None:
+            raise Refused("NOT_FOUND", "no such credential")
+        is_stale = row.state == State.ACTIVE and notices.card_is_stale(row)
+        if not is_stale and (row.state not in ACTIONS["encode"] or row.waiting_for != issue_key.DESK):
+            raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+        cards_by = adapters.manifest(row.vendor).cards_by
+        if cards_by is CardsBy.RELAY and not relay_jobs.connected(tenant_id, row.property_id, row.vendor):
+            raise Refused("CARD_ENCODER_OFFLINE", "no desk of the property is connected")
+        return is_stale, cards_by
 
 
 def _write_again(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
@@ -469,15 +480,6 @@ def _merged_window(key: KeyCredential, valid_from: datetime | None, valid_until:
         return Window(valid_from or key.valid_from, valid_until or key.valid_until)
     except ValueError as error:
         raise Refused("VALIDATION_FAILED", str(error), {"validUntil": "must lie after validFrom"}) from error
-
-
-def _require_waiting(tenant_id: str, credential_id: str) -> None:
-    with tenancy.tenant(tenant_id):
-        row = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).first()
-        if row is None:
-            raise Refused("NOT_FOUND", "no such credential")
-        if row.state not in ACTIONS["encode"] or row.waiting_for != issue_key.DESK:
-            raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
 
 
 def _act(key: KeyCredential) -> Act:

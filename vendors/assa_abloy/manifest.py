@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vendors.port.manifest import LaneRule, SecretRule, VendorManifest
+from vendors.port.manifest import CardsBy, LaneRule, SecretRule, VendorManifest
 from vendors.port.types import CredentialKind, LockCapabilities
 
 MANIFEST = VendorManifest(
@@ -27,6 +27,7 @@ MANIFEST = VendorManifest(
     calls_per_second=30,
     # A card is laid on an encoder by a person.
     desk_kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
+    cards_by=CardsBy.ENCODER,
     spanning_kinds=(CredentialKind.MOBILE_APP, CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     setting_names=(
         "mode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vendors.port.manifest import LaneRule, SecretRule, VendorManifest
+from vendors.port.manifest import CardsBy, LaneRule, SecretRule, VendorManifest
 from vendors.port.types import CredentialKind, LockCapabilities
 
 from .manifest_code import CODE
@@ -26,6 +26,7 @@ MANIFEST = VendorManifest(
     lane_width=1,
     # A person lays the card on the encoder.
     desk_kinds=(CredentialKind.RFID_CARD,),
+    cards_by=CardsBy.ENCODER,
     spanning_kinds=(CredentialKind.RFID_CARD, CredentialKind.MOBILE_APP),
     setting_names=(
         "transport",
