@@ -20,13 +20,14 @@ from django.utils.translation import gettext_lazy as _
 from credentials import notices
 from credentials.lifecycle import LIVE, State, allowed_actions
 from credentials.models import KeyCredential
-from devices import selectors
+from devices import adapters, selectors
 from lockservice.console import roles, words
 from lockservice.console.acting import ReasonForm
 from lockservice.console.session import Desk
 from lockservice.console.story import room_labels
 from lockservice.core.auth_permissions import Permission, to_revoke, to_suspend
 from sagas import acts, pin_acts
+from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
 
@@ -219,6 +220,8 @@ class EncodeForm(KeyForm):
     def prepare(self) -> None:
         if self.key.state == State.ACTIVE:  # the guest's own card is written again: its number is known
             del self.fields["card_number"]
+        elif adapters.manifest(self.key.vendor).cards_by is not CardsBy.NUMBER:  # the encoder reads the card itself
+            self.fields["card_number"].required = False
 
     def act(self) -> Any:
         given = self.cleaned_data.get("card_number")
