@@ -69,7 +69,7 @@ class Inquiry:
 
     def page(self, door: Door, cursor: str | None) -> FoundPage:
         """Returns one page. Raises OutOfTime, DoorSilent, VendorSilent."""
-        port = self.port
+        port: object = self.port
         if not isinstance(port, Inventory):
             raise TypeError("a vendor that lists nothing was asked for a list")
         return self._ask(lambda: port.list_keys(door, cursor))
@@ -90,7 +90,7 @@ class Inquiry:
         self, door: Door, credential_id: str, kind: CredentialKind, window: Window, issue_key: str
     ) -> tuple[FoundKey, ...] | None:
         """Returns what the door holds of a credential; None where the vendor cannot be asked so. Raises as `page` does."""
-        port = self.port
+        port: object = self.port
         if not isinstance(port, Lookup):
             return None
         handle = CredentialHandle(credential_id, kind, window, (door,), issue_key=issue_key)

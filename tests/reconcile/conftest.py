@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockservice.core.tenancy import tenant
-from sagas.models import Alert, Finding, Lane
+from sagas.models import Alert, Finding, Lane, Saga
 from sagas.reconcile.run import Report, reconcile
 from sagas.runner import Runner
 from tests.flows.conftest import make_hotel
@@ -71,10 +71,15 @@ def book(hotel: Hotel, room: str, **extra: Any) -> str:
 
 
 def settle(hotel: Hotel) -> int:
-    """Lets the hotel's due work run to its end."""
+    """Lets the hotel's work run to its end, what waits for a rate limit included."""
     with tenant(hotel.tenant_id):
         lanes = list(Lane.objects.filter(tenant_id=hotel.tenant_id).values_list("key", flat=True))
-    return Runner(only=lanes).run(until=lambda: False, drain=True, max_s=30)
+
+    def is_done() -> bool:
+        with tenant(hotel.tenant_id):
+            return not Saga.objects.filter(tenant_id=hotel.tenant_id, status__in=["due", "running", "retry"]).exists()
+
+    return Runner(only=lanes).run(until=is_done, max_s=30)
 
 
 def look(hotel: Hotel, **options: Any) -> Report:
