@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import structlog
 from django.conf import settings
@@ -30,6 +31,10 @@ from vendors.port.errors import Reason
 log = structlog.get_logger(__name__)
 
 Stop = Callable[[], bool]
+
+RUNS_KEPT = timedelta(days=90)
+FINDINGS_KEPT = timedelta(days=365)
+"""A closed finding may hold who decided about a key, and why: the class `audit`."""
 
 
 @dataclass(slots=True)
@@ -300,6 +305,7 @@ class _Comparison:
             row.status, row.outcome, row.detail, row.finished_at = status, outcome, detail[:300], now
             row.save()
             sightings.forget(self._tenant_id, row.pk)
+            self._forget_old(now)
             strangers_count = int(row.counts.get(Kind.STRANGER, 0))
             if strangers_count:
                 findings.tell_of_strangers(self._tenant_id, row.property_id, row.installation_id, row.pk, strangers_count, now)
@@ -309,6 +315,12 @@ class _Comparison:
                     f"{row.vendor} was not compared to its end: {outcome} {detail}", findings.RUNBOOK, row.property_id,
                 )  # fmt: skip
                 raise_alerts(self._tenant_id, [alert], now)
+
+    def _forget_old(self, now: datetime) -> None:
+        """Drops runs of three months ago, and findings that were closed a year ago."""
+        mine = {"tenant_id": self._tenant_id, "installation_id": self._facts.id}
+        ReconcileRun.objects.filter(**mine, started_at__lt=now - RUNS_KEPT).exclude(status="running").delete()
+        Finding.objects.filter(**mine, status=findings.RESOLVED, resolved_at__lt=now - FINDINGS_KEPT).delete()
 
     def _keep(self) -> None:
         with tenancy.tenant(self._tenant_id):
