@@ -21,7 +21,7 @@ from lockservice.console.models import StaffAct, TenantVisit
 from lockservice.console.read_only import list_url
 from lockservice.console.roles import Right
 from lockservice.console.session import Desk
-from sagas.models import Alert, DeadLetter, InboxMessage, OutboxEvent, Saga
+from sagas.models import Alert, DeadLetter, Finding, InboxMessage, OutboxEvent, Saga
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Section:
 _SECTIONS: list[tuple[Any, list[tuple[Any, Any]]]] = [
     (_("Keys"), [(KeyCredential, _("Keys")), (Reservation, _("Stays"))]),
     (_("House"), [(LockDevice, _("Locks")), (VendorInstallation, _("Lock systems")), (KeyPolicyRow, _("Key policies"))]),
-    (_("Work"), [(Alert, _("Alerts")), (Saga, _("Sagas"))]),
+    (_("Work"), [(Alert, _("Alerts")), (Finding, _("Findings")), (Saga, _("Sagas"))]),
     (_("Messages"), [(OutboxEvent, _("Outbox")), (InboxMessage, _("Inbox")), (DeadLetter, _("Dead letters"))]),
     (_("Secrets"), [(SecretDue, _("Rotation")), (BreakGlass, _("Break-glass"))]),
     (_("Record"), [(StaffAct, _("Acts")), (TenantVisit, _("Visits"))]),
@@ -83,6 +83,7 @@ def _numbers(desk: Desk) -> dict[Any, tuple[int, bool]]:
     return {
         KeyCredential: (KeyCredential.objects.filter(**mine, state="requested").exclude(waiting_for="").count(), False),
         Alert: (Alert.objects.filter(**mine, acknowledged_at__isnull=True).count(), True),
+        Finding: (Finding.objects.filter(**mine, status="open").count(), True),
         Saga: (Saga.objects.filter(**mine, status="dead").count(), True),
         OutboxEvent: (OutboxEvent.objects.filter(**mine, blocked=True).count(), True),
         DeadLetter: (DeadLetter.objects.filter(**mine, replayed_at__isnull=True).count(), True),
