@@ -38,7 +38,7 @@ def _tend_pool() -> None:
     while True:
         time.sleep(TEND_EVERY_S)
         pool = getattr(connection, "pool", None)  # Django's type does not tell of it
-        if pool is not None:
+        if pool is not None and not pool.closed:  # it opens with the worker's first query
             pool.check()
 
 

@@ -39,7 +39,7 @@ _STEADY_AFTER_S = 60.0
 _LOG_LIMIT_BYTES = 20 * 1024 * 1024
 _PORT_TRIES = 50
 _LOUD_LEVELS = frozenset({"warning", "error", "critical"})
-_TOLD_ELSEWHERE = frozenset({"psycopg.pool"})
+_TOLD_ELSEWHERE = frozenset({"psycopg.pool", "django_structlog.middlewares.request"})
 _LOUD_WORDS = re.compile(r"\b(WARNING|ERROR|CRITICAL|FATAL|Traceback)\b")
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w-]+))?\}")
 
@@ -390,7 +390,7 @@ def _open_log(file: Path) -> TextIO:
 def _loud(line: str) -> str:
     """Give a line as a person should see it, a JSON record of a warning or worse in words; empty for what only the log needs.
 
-    A database that is away is told once by who keeps it, not by every connection that notices.
+    A database that is away is told once by who keeps it, not by every connection that notices; a refused request by its own line.
     """
     if line.startswith("{"):
         try:

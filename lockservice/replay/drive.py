@@ -36,7 +36,8 @@ class StandsStill(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over."""
+    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over. What looks in again until
+    a key that waits for a person is active does not count as a retry."""
 
     is_due: bool
     is_retrying: bool
@@ -192,7 +193,9 @@ _WORK = f"""
         OR EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'running')
         OR EXISTS (SELECT FROM sagas_saga
                    WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= (SELECT {NOW_SQL})),
-        EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'retry'),
+        EXISTS (SELECT FROM sagas_saga s WHERE tenant_id = %(tenant)s AND status = 'retry' AND NOT EXISTS (
+            SELECT FROM credentials_keycredential k WHERE k.tenant_id = %(tenant)s AND k.id = s.credential_id
+            AND k.state = 'requested' AND k.waiting_for <> '')),
         EXISTS (SELECT FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
         EXISTS (SELECT FROM credentials_keycredential WHERE tenant_id = %(tenant)s
                 AND state IN ('active', 'suspended', 'requested') AND ends_at <= (SELECT {NOW_SQL}))

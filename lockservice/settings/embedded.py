@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from lockservice.demo import places
 from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
 from lockservice.settings.base import *
@@ -59,16 +60,19 @@ UP_SEEDERS: list[str] = ["seed_demo"]
 # Which vendor each lock system of the demo's houses is of.
 DEMO_VENDORS = {
     "hotel-silk": {"house": "ttlock"},
-    "guesthouse-rudaki": {"floor-1": "salto", "floor-2": "assa-abloy", "floor-3": "mock"},
+    "guesthouse-rudaki": {"floor-1": "salto", "floor-2": "assa-abloy", "floor-3": "generic-wiegand"},
 }
+
+# Where a simulated encoder stands at a desk: house, lock system, and the vendor whose encoder the virtual desk drives.
+DEMO_DESK = (places.GUESTHOUSE_RUDAKI, places.GUESTHOUSE_RUDAKI.systems[-1], "generic-wiegand")
+_DESK_HOUSE, _DESK_SYSTEM, _DESK_VENDOR = DEMO_DESK
 
 _MANAGE = ["{python}", "manage.py"]
 _CELERY = ["{python}", "-m", "celery", "--quiet", "-A", "lockservice.celery"]
 
 # Vendors that have a simulator here, with further arguments, and where they listen. `up` runs those the demo uses.
-SIMULATED_VENDORS: dict[str, list[str]] = {
-    vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in ("ttlock", "salto", "assa-abloy", "mock")
-}
+_SIMULATED = ("ttlock", "salto", "assa-abloy", "generic-wiegand", "mock")
+SIMULATED_VENDORS: dict[str, list[str]] = {vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in _SIMULATED}
 DEMO_VENDOR_CODES = tuple(dict.fromkeys(vendor for systems in DEMO_VENDORS.values() for vendor in systems.values()))
 SIMULATORS = {
     vendor: {
@@ -110,6 +114,22 @@ UP_PROCESSES: list[dict[str, Any]] = [
     {"name": "consumer", "argv": [*_MANAGE, "consume_events"], "env": _WORKER, "ready": "heartbeat:consumer"},
     {"name": "publisher", "argv": [*_MANAGE, "publish_outbox"], "env": _WORKER, "ready": "heartbeat:publisher"},
     {"name": "sagas", "argv": [*_MANAGE, "run_sagas"], "env": {**_WORKER, "LOCK_DB_POOL_MAX": "8"}, "ready": "heartbeat:sagas"},
+    {
+        "name": "gateway",
+        "port": 8090,
+        "argv": [*_MANAGE, "bridge_gateway", "--port", "{port}"],
+        "env": {"LOCK_DB_LOGIN": "worker", "LOCK_DB_POOL_MAX": "2"},
+        "ready": "heartbeat:gateway",
+    },
+    {
+        "name": "desk",
+        "argv": [
+            "{python}", "-m", "desktop_bridge.virtual_desk", _DESK_VENDOR, "--house", _DESK_SYSTEM.code,
+            "--gateway", "ws://127.0.0.1:{port:gateway}/relay/v1", "--encoder", f"http://127.0.0.1:{{port:sim-{_DESK_VENDOR}}}",
+            "--journal", "{local}/desk-journal.ndjson", "--token-command",
+            f"{{python}} manage.py issue_token --tenant {places.TENANT_ID} --role desk --property {_DESK_HOUSE.property_id}",
+        ],
+    },
     *(
         {
             "name": f"sim-{vendor}",

@@ -92,7 +92,7 @@ class Command(BaseCommand):
         if complete:
             console.say(f"ready after {time.monotonic() - started_at:.1f} s; Ctrl-C stops everything; logs in {local.log}")
         for name, url in supervisor.urls.items():
-            console.say(f"  {name:<20}{url}")
+            console.say(f"  {name:<28}{url}")
         if settings.UP_ANNOUNCE:
             console.say(import_string(settings.UP_ANNOUNCE)(supervisor.urls))
         if complete and ready_file:
