@@ -97,7 +97,8 @@ def render_all(tenant_id: str, keys: Sequence[KeyCredential]) -> list[dict[str, 
     for door in rows.order_by("id"):
         doors[door.credential_id].append(door)
     labels = _labels(tenant_id, (door.device_id for found in doors.values() for door in found))
-    return [_render(key, doors[key.id], labels) for key in keys]
+    now = clock.now()
+    return [_render(key, doors[key.id], labels, now) for key in keys]
 
 
 def render(key: KeyCredential) -> dict[str, Any]:
@@ -110,8 +111,7 @@ def moment(value: datetime | None) -> str | None:
     return None if value is None else format_instant(value)
 
 
-def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[str, str]) -> dict[str, Any]:
-    now = clock.now()
+def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[str, str], now: datetime) -> dict[str, Any]:
     shown = [door for door in doors if notices.concerns(key, door, now)]
     bodies = [_door(key, door, labels, now) for door in shown]
     propagation, bound = notices.propagation_now(key, doors, now, open_work=key.open_work)

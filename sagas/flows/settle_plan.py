@@ -23,7 +23,7 @@ from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import choose_pin, fall_back, rest_key, settle_record
-from sagas.flows.one_change import AT_ENCODER, Group, one_change
+from sagas.flows.one_change import AT_ENCODER, Group, earlier_keys, first_is_on_its_way, one_change
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
 from sagas.models import SagaStatus
@@ -135,6 +135,9 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         ready_doors(context, open_doors)[0],
         at_encoder=bool(work.args.get(AT_ENCODER)) and key.state == State.ACTIVE,
     )
+    if change is not None and first_is_on_its_way(key, [door.device_id for door in change.added]):
+        _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
+        return None
     if change is not None:
         return change
     if not open_doors:
@@ -306,11 +309,7 @@ def _change(
 
 def _intent_there(key: KeyCredential) -> Intent:
     """The first key of a stay starts it at a new room; the others join, whatever they did when they were made."""
-    before = KeyCredential.objects.filter(
-        tenant_id=key.tenant_id, reservation_id=key.reservation_id, incarnation=key.incarnation,
-        installation_id=key.installation_id, ordinal__lt=key.ordinal, state__in=sorted(LIVE),
-    )  # fmt: skip
-    return Intent.ADDITIONAL if key.reservation_id and before.exists() else Intent.NEW
+    return Intent.ADDITIONAL if earlier_keys(key).exists() else Intent.NEW
 
 
 def _is_deferred(door: CredentialDoor, verb: Verb) -> bool:

@@ -34,7 +34,7 @@ def test_an_issued_key_is_accepted_first_and_opens_once_worked(hotel: Hotel, des
         "3 of 3",
     )
     assert {door["label"] for door in key["doors"]} == {"101", "102", "lobby"}
-    assert key["allowedActions"] == ["update", "suspend", "revoke", "replace", "retry"]
+    assert key["allowedActions"] == ["update", "suspend", "revoke", "replace", "retry", "choose_pin"]
     assert len(locks.keys_at(hotel.doors["101"])) == 1
 
 

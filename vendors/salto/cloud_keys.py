@@ -71,6 +71,23 @@ class CloudKeys:
                 alive = next((row for row in self._mine(call, request, kind) if is_live(row)), None)
                 if alive is not None:
                     return self._completed(call, alive, request.doors)
+            if refused.code == "room_checked_out" and request.intent is Intent.REPLACEMENT and body["mode"] == "copy":
+                return self._started_anew(call, request, body, idempotency_key)
+            raise self.error(refused, request.doors) from None
+
+    def _started_anew(self, call: Call, request: IssueInput, body: Mapping[str, object], idempotency_key: str) -> Row:
+        """Gives a lost key's successor where the lost one was the last of its stay: there is nothing to join, and nobody else
+        whom a new generation could shut out."""
+        try:
+            return self._client.ask(
+                call,
+                "POST",
+                path_of("keys"),
+                {**body, "mode": "new"},
+                idempotency_key=digest(idempotency_key, "new"),
+                is_card=body["kind"] == Kind.RFID_CARD.value,
+            )
+        except Refused as refused:
             raise self.error(refused, request.doors) from None
 
     def make_pin(self, call: Call, order: PinOrder, door: Door) -> DoorResult:

@@ -51,11 +51,11 @@ def test_states_are_live_or_terminal_and_nothing_leaves_a_terminal_one() -> None
 
 def test_what_a_person_may_ask_for_in_each_state() -> None:
     assert {state: allowed_actions(state) for state in State} == {
-        State.REQUESTED: ("update", "revoke", "encode"),
-        State.PENDING: ("update", "revoke"),
-        State.ACTIVE: ("update", "suspend", "revoke", "replace", "retry"),
-        State.SUSPENDED: ("update", "unsuspend", "revoke", "retry"),
+        State.REQUESTED: ("update", "revoke", "encode", "choose_pin"),
+        State.PENDING: ("update", "revoke", "choose_pin"),
+        State.ACTIVE: ("update", "suspend", "revoke", "replace", "encode", "retry", "choose_pin"),
+        State.SUSPENDED: ("update", "unsuspend", "revoke", "retry", "choose_pin"),
         State.REVOKED: ("retry",),
-        State.FAILED: ("retry",),
+        State.FAILED: ("retry", "choose_pin"),
     }
     assert set().union(*ACTIONS.values()) == set(State)
