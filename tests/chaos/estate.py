@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, connections
 
 from lockservice.embedded import postgres, roles, servers, valkey
@@ -88,9 +89,16 @@ class Estate:
         self.local.prepare()
         self.local.data_key_file.chmod(0o600)
         self.local.data_key_file.write_bytes(data_key)
+        self._share(self.local.secret_store_folder, settings.SECRET_STORE_FOLDER)  # vendors' secrets are put there by the test
+        self._share(self.local.key_encryption_folder, settings.KEK_FOLDER)
         self.parts: list[Part] = []
         servers.start(self.local)
         self._manage("migrate", "--verbosity", "0", LOCK_DB_LOGIN="owner")
+
+    @staticmethod
+    def _share(place: Path, folder: str) -> None:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.symlink_to(folder)
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("LOCK_")}
