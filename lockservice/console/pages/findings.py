@@ -6,6 +6,7 @@ names.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django import forms
@@ -13,6 +14,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from credentials.models import KeyCredential, Reservation
@@ -79,6 +81,8 @@ DONE = {
     "remove": _("It is being taken from the door."),
     "repair": _("The repair is under way."),
 }
+_NUMBER = re.compile(r"\d(?:[ -]?\d){3,}")
+"""Four digits and more in a name may be the code itself."""
 
 
 class KindFilter(ChoiceFilter):
@@ -228,6 +232,7 @@ class FindingAdmin(ReadOnlyAdmin):
             "door_url": page_url(LockDevice, row.device_id),
             "key_url": page_url(KeyCredential, row.credential_id) if row.credential_id else "",
             "key_kind": words.word(words.KINDS, row.key_kind),
+            "detail": gettext(row.detail),
             "label": label_of(desk, row),
             "guesses": [_shown_guess(desk, item) for item in row.guesses],
             "resolution": RESOLUTIONS.get(row.resolution, row.resolution),
@@ -268,7 +273,7 @@ def label_of(desk: Desk, row: Finding) -> str:
     if not desk.may(Right.GUEST_READ):
         return cells.GUEST_MASK if row.label_sealed is not None else ""
     label = sightings.unseal(row, sightings.LABEL)
-    return masking.readable_line(label)[:REASON_MAX] if label else ""
+    return _NUMBER.sub(cells.GUEST_MASK, masking.readable_line(label))[:REASON_MAX] if label else ""
 
 
 def _likeliest(row: Finding) -> dict[str, str]:
@@ -281,7 +286,7 @@ def _shown_guess(desk: Desk, item: dict[str, Any]) -> dict[str, Any]:
     return {
         "owner": OWNERS.get(item["who"], item["who"]),
         "confidence": item["confidence"],
-        "why": item["why"],
+        "why": [gettext(reason) for reason in item["why"]],
         "stay": item.get("reservationId", ""),
         "stay_url": page_url(Reservation, stay.pk) if stay is not None else "",
         "guest": guest_name(desk, stay) if stay is not None else "",
