@@ -390,7 +390,7 @@ def _open_log(file: Path) -> TextIO:
 def _loud(line: str) -> str:
     """Give a line as a person should see it, a JSON record of a warning or worse in words; empty for what only the log needs.
 
-    A database that is away is told once by who keeps it, not by every connection that notices; a refused request by its own line.
+    A database that is away is told once by who keeps it, not by every connection that notices; a request by its own line.
     """
     if line.startswith("{"):
         try:

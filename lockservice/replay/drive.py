@@ -36,8 +36,8 @@ class StandsStill(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over. What looks in again until
-    a key that waits for a person is active does not count as a retry."""
+    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over. What looks in again
+    until a key that waits for a person is active does not count as a retry."""
 
     is_due: bool
     is_retrying: bool
