@@ -92,7 +92,10 @@ def make_scene(locks: MockLocks, *, name: str = "Silk Road Stays", house: str = 
     labels = [f"{floor}0{n}" for floor in (3, 2, 1) for n in (1, 2, 3, 4)]
     rooms = {label: new_id("lck") for label in labels}
     url = f"{locks.setting}?deadDoors={rooms['203']}"
-    hotel = build_hotel(vendor="mock", settings={"url": url}, rooms=rooms, shared={"lobby": new_id("lck")}, time_zone=ZONE)
+    hotel = build_hotel(
+        vendor="mock", settings={"url": url}, secrets={"webhook_secret": secrets.token_hex(16)}, rooms=rooms,
+        shared={"lobby": new_id("lck")}, time_zone=ZONE,
+    )  # fmt: skip
     with tenant(hotel.tenant_id):
         Tenant.objects.filter(tenant_id=hotel.tenant_id).update(name=name)
         Property.objects.filter(tenant_id=hotel.tenant_id).update(name=house)
