@@ -128,3 +128,23 @@ def test_the_theme_is_toggled_and_kept(address: str, night: Scene) -> None:
         page.reload()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 19, 27)"
         assert watched.complaints == []
+
+
+@pytest.mark.parametrize("language", ["en", "prs"])
+def test_the_costs_of_a_month_stand_on_the_page_without_scrolling_sideways(
+    address: str, night: Scene, language: str, tmp_path: Path
+) -> None:
+    with browsing(address, night, "gm", extra_http_headers={"Accept-Language": language}) as watched:
+        page = watched.page
+        page.goto(f"{address}/console/costs/")
+        assert page.locator("main table tbody tr").count() == 5
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+        assert page.locator(".side a[aria-current=page]").inner_text() == ("Costs" if language == "en" else "مصارف")
+        shot = tmp_path / "costs.png"
+        page.screenshot(path=str(shot), full_page=True)
+        assert shot.stat().st_size > 20_000
+        with page.expect_download() as download:
+            page.click("a[href*='format=csv']")
+        assert download.value.suggested_filename.startswith("vendor-costs-")
+        assert watched.complaints == []
+        assert watched.elsewhere == []

@@ -197,7 +197,7 @@ def test_a_key_called_off_while_it_is_being_made_ends_in_an_empty_door(site: Sit
         assert not site.opens(site.doors[0], kind, request.pin.reveal())
 
 
-@through(Trouble.RESET_AFTER, Trouble.SILENT_AFTER, Trouble.GARBAGE_AFTER)
+@through(Trouble.RESET_AFTER, Trouble.GARBAGE_AFTER)
 def test_a_key_called_off_after_its_answer_was_lost_is_found_and_taken_back(
     site: Site, kind: CredentialKind, trouble: Trouble
 ) -> None:
