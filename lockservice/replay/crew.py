@@ -26,8 +26,9 @@ from devices.simulated import SimulatorPlace
 from lockservice.core.heartbeat import Heartbeat
 from lockservice.core.tenancy import queues
 from lockservice.demo import schema
+from lockservice.demo.desk_seat import Seat
 from lockservice.embedded import postgres, servers, valkey
-from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory, port_is_free
 from lockservice.embedded.process import tethered
 from vendors.port.simulated import SimulatorUnreachable
 
@@ -90,6 +91,19 @@ class Crew:
         for child in self._children:
             if child.running.poll() is not None:
                 raise CrewFailed(f"{child.name} ended with status {child.running.returncode}, see {child.log}")
+
+    def seat(self, desk: Seat) -> None:
+        """Starts a gateway and a desk at it, and waits until the desk is connected. Raises CrewFailed."""
+        port = self._local.port("replay-gateway")
+        port = port if port_is_free(port) else self._local.choose_new_port("replay-gateway")
+        self._start("gateway", ["manage.py", "bridge_gateway", "--port", str(port)], QUICK)
+        self._start(f"desk-{desk.vendor}", desk.argv(port), {"PYTHONUNBUFFERED": "1"})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not desk.is_connected():
+            self.check()
+            if time.monotonic() > deadline:
+                raise CrewFailed(f"the desk does not come to the gateway, see {self._children[-1].log}")
+            time.sleep(0.05)
 
     def _ensure_servers(self) -> None:
         if "LOCK_DB_HOST" in os.environ:

@@ -18,6 +18,7 @@ from devices import simulated
 from devices.simulated import SimulatorPlace
 from lockservice.demo import moved_clock
 from lockservice.demo.building import put_up
+from lockservice.demo.desk_seat import Seat, needs_desk
 from lockservice.demo.moved_clock import ClockState
 from lockservice.replay import report, timeline
 from lockservice.replay.bookings import Booking, digest_of
@@ -40,7 +41,8 @@ LOOKS = 25
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to play. `vendors`: one, or several that share the rooms. `speed`: hotel seconds a real second, None as fast as it
-    goes. `place`: where the one vendor's simulator runs, None where the settings say."""
+    goes. `place`: where the one vendor's simulator runs, None where the settings say. `has_desk`: whether a desk without
+    hardware makes the cards of those vendors that need one; without it their guests wait."""
 
     bookings: Sequence[Booking]
     vendors: tuple[str, ...]
@@ -48,6 +50,7 @@ class Request:
     place: SimulatorPlace | None = None
     speed: float | None = None
     runners: int = 1
+    has_desk: bool = False
 
 
 def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
@@ -57,7 +60,8 @@ def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
     vendors.port.simulated.SimulatorUnreachable; run it again after the repair.
     """
     story = timeline.plan(request.bookings, TIME_ZONE)
-    said = "\x1f".join((digest_of(request.bookings), "+".join(request.vendors), request.tenant_id or ""))
+    means = "+".join((*request.vendors, *(["desk"] if request.has_desk else [])))
+    said = "\x1f".join((digest_of(request.bookings), means, request.tenant_id or ""))
     digest = hashlib.sha256(said.encode()).hexdigest()
     house = house_of(digest, story.rooms_count, request.tenant_id, request.vendors)
     with Crew(settings.LOCAL_DIRECTORY, request.vendors, request.place, request.runners) as crew:
@@ -65,6 +69,10 @@ def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
         controls = {vendor: simulated.control_of(vendor, place) for vendor, place in crew.places.items()}
         built = put_up(house.plan(crew.places), str(settings.LOCAL_DIRECTORY.secret("simulators.key")))
         doors = {vendor: list(part.doors.values()) for vendor, part in built.items()}
+        for vendor in request.vendors if request.has_desk else ():
+            if needs_desk(vendor):
+                place = crew.places[vendor].address
+                crew.seat(Seat(vendor, house.code, place, house.tenant_id, house.property_id, settings.LOCAL_DIRECTORY.run))
         stage = _Stage(request, house, story, controls, doors)
         found = moved_clock.read()
         outcome = stage.run(crew, Progress(out, len(story.planned)))
@@ -102,7 +110,7 @@ class _Stage:
             vendors={vendor: VendorShare() for vendor in self._request.vendors},
         )  # fmt: skip
         watch, link = Watch(bus.from_settings(), tenant_id), bus.from_settings()
-        clerk = Clerk(tenant_id, self._request.vendors)
+        clerk = Clerk(tenant_id, self._request.vendors, has_desk=self._request.has_desk)
         driver = Driver(
             self._house.names, link, self._controls.values(), check=crew.check, look=watch.look, serve=clerk.serve,
             speed=self._request.speed,

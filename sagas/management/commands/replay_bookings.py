@@ -46,6 +46,7 @@ class Command(BaseCommand):
             "--spread", metavar="VENDORS", nargs="?", const="",
             help="share the rooms among these vendors, such as ttlock,salto; without a list: those of the demo",
         )  # fmt: skip
+        parser.add_argument("--desk", action="store_true", help="a virtual desk makes the cards that need one; else they wait")
         parser.add_argument("--tenant", help="the tenant's id; default: one of the file's own")
         parser.add_argument(
             "--simulator", help="ADDRESS,CONTROL of a simulator that runs, such as 127.0.0.1:7001,http://127.0.0.1:7002"
@@ -122,6 +123,7 @@ def _request(rows: list[Booking], options: dict[str, Any]) -> Request:
         place=place,
         speed=options["speed"],
         runners=options["runners"],
+        has_desk=options["desk"],
     )
 
 
