@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from django.core.validators import RegexValidator
 from rest_framework import serializers
 
 from credentials.lifecycle import State
@@ -93,10 +94,9 @@ EncodeForm = shape(
 PinForm = shape(
     "CredentialPin",
     StrictBody,
-    pin=serializers.RegexField(
-        r"^[0-9]{4,9}\Z",
+    pin=Text(
         write_only=True,
-        error_messages={"invalid": "must be 4 to 9 digits"},
+        validators=[RegexValidator(r"^[0-9]{4,9}\Z", "must be 4 to 9 digits")],
         help_text="As many digits as the house's PINs have. Never told again, and kept sealed.",
     ),
     reason=Text(min_length=3, max_length=200, help_text="Why the digits are chosen by hand; kept with who asked. No digits."),

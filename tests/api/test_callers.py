@@ -116,6 +116,7 @@ ACTS: dict[str, tuple[str, str, Any]] = {
     "replace": ("POST", KEYS + "/{key}/replace", {}),
     "encode": ("POST", KEYS + "/{key}/encode", {}),
     "retry": ("POST", KEYS + "/{key}/retry", None),
+    "choose pin": ("POST", KEYS + "/{key}/pin", {"pin": "83019264", "reason": "asked for"}),
     "health check": ("POST", "/lock/v1/devices/{key}/health-check", None),
     "stay": ("GET", "/lock/v1/reservations/{key}/keys", None),
     "exchange": ("POST", "/lock/v1/key-exchange", {"opaqueRef": "tk_none"}),
@@ -125,7 +126,7 @@ _READ = {"read", "devices", "vendors", "stay", "operation"}
 _CLERK = _READ | {
     "issue", "update", "revoke checkout", "revoke lost", "suspend manual", "replace", "encode", "retry", "health check",
 }  # fmt: skip
-_SUPERVISOR = _CLERK | {"revoke security", "revoke cancellation", "suspend fraud", "unsuspend"}
+_SUPERVISOR = _CLERK | {"revoke security", "revoke cancellation", "suspend fraud", "unsuspend", "choose pin"}
 MAY: dict[str, set[str]] = {
     "front_desk": _CLERK,
     "front_desk_supervisor": _SUPERVISOR,
