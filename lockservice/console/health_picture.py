@@ -20,6 +20,7 @@ GAP = timedelta(days=2)
 """A lock is looked at at least once in a few hours; over two days nobody knows how it was."""
 LEAST_SKEW_S = 360.0
 MARKS = 6
+CROWDED = 2.5
 
 
 class ReadingView(Protocol):
@@ -159,13 +160,18 @@ def _clock(seen: Sequence[ReadingView], axis: _Axis, top: int) -> Strip:
     def y(seconds: float) -> float:
         return round(top + STRIP / 2 - seconds / most * STRIP / 2, 1)
 
-    lines = (
-        Line(y(warn), f"+{warn / 60:.0f} min", is_threshold=True),
-        Line(y(0), "0"),
-        Line(y(-warn), f"−{warn / 60:.0f} min", is_threshold=True),
-    )
+    furthest = max((value for _, value in points), key=abs, default=0.0)
+    is_crowded = most > CROWDED * warn  # then the thresholds lie too close to the middle for their names
+    lines = [Line(y(0), "0")]
+    lines += [Line(y(sign * warn), "" if is_crowded else _minutes(sign * warn), is_threshold=True) for sign in (1, -1)]
+    if is_crowded:
+        lines.append(Line(y(furthest), _minutes(furthest)))
     curves, dots = _curves(points, axis, y, lambda values: max(values, key=abs))
-    return Strip(top, lines, curves, dots, f"{points[-1][1]:+.0f} s" if points else "")
+    return Strip(top, tuple(lines), curves, dots, f"{points[-1][1]:+.0f} s" if points else "")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:+.0f} min".replace("-", "−")
 
 
 def _curves(
