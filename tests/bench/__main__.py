@@ -38,6 +38,7 @@ def main() -> int:
     isolated.add_argument(
         "--how", choices=("hang", "drop"), default="hang", help="never answers (default), or hangs up at once"
     )
+    isolated.add_argument("--pairs", type=int, default=1, help="of runs, all live and one dead; default 1")
     isolated.add_argument("--vendors", default="", help="such as ttlock,salto; default: the demo's")
     options = parser.parse_args()
 
@@ -64,7 +65,7 @@ def main() -> int:
     print(f"python {platform.python_version()}, {os.cpu_count()} cores, {options.runs} runs each, fsync on", flush=True)
     report = Report()
     vendors = tuple(filter(None, options.vendors.split(","))) or settings.DEMO_VENDOR_CODES
-    plan = isolation.Plan(vendors, options.dead or vendors[0], options.bookings, options.dead_s, options.how)
+    plan = isolation.Plan(vendors, options.dead or vendors[0], options.bookings, options.dead_s, options.how, options.pairs)
     bench = measures.Bench(local, name, options.runs, options.queued, report, plan)
     try:
         for measure in measures.ALL:
