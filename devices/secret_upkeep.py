@@ -118,6 +118,8 @@ def _bring_up(place: Place, dry_run: bool) -> list[str]:
             address = WebhookAddress.objects.filter(tenant_id=place.tenant_id, installation_id=row.id).first()
             if address is not None:
                 secret_due.note_address(row, address.rotated_at, clock.real_now())
+            else:  # an address that was taken away needs no successor
+                secret_due.close(row, secret_due.WEBHOOK_ADDRESS, ("token",), clock.real_now())
         if row is None or not secret_sealing.is_old(row):
             return []
         if dry_run:

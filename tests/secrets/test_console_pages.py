@@ -176,7 +176,9 @@ def test_the_rotation_page_tells_what_is_late_and_the_command_that_does_it(scene
         )
         late = SecretDue.objects.get(tenant_id=scene.tenant_id, kind="secret", done_at__isnull=True)
     for role in ("gm", "support", "auditor"):
-        page = text_of(sign_in(scene, role).get(list_of(SecretDue)))
+        answer = sign_in(scene, role).get(list_of(SecretDue))
+        assert "&lt;" not in answer.content.decode()
+        page = text_of(answer)
         assert "late by 5 h" in page
         assert "somebody saw it" in page
         assert "364 days left" not in page.split("webhook_secret")[0]

@@ -273,7 +273,7 @@ class SecretDueAdmin(ReadOnlyAdmin):
     permission = Right.ACTS_READ
     plural = _("Rotation")
     detail_template = "console/secret_due.html"
-    list_display = ("due_cell", "what_cell", "name_cell", "system_cell", "reason_cell", "who_cell", "until_cell")
+    list_display = ("name_cell", "what_cell", "due_cell", "reason_cell", "system_cell", "who_cell", "until_cell")
     list_display_links = None
     list_filter = (PropertyFilter,)
     search_fields = ("=installation_id", "=name")
@@ -294,7 +294,7 @@ class SecretDueAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("due"), ordering="due_at")
     def due_cell(self, row: Any) -> str:
-        return cells.short(row.id, page_url(SecretDue, row.id)) + " " + cells.badge(_left(row.left))
+        return cells.badge(_left(row.left))
 
     @admin.display(description=_("what"), ordering="kind")
     def what_cell(self, row: Any) -> Any:
@@ -302,7 +302,7 @@ class SecretDueAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("name"), ordering="name")
     def name_cell(self, row: Any) -> str:
-        return cells.code(row.name)
+        return cells.code(row.name, page_url(SecretDue, row.id))
 
     @admin.display(description=_("lock system"))
     def system_cell(self, row: Any) -> str:
