@@ -125,9 +125,12 @@ class ControllerPort:
         return self._do("wake", "unsuspend", handle, meta)
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
-        """Asks how a job stands by now."""
+        """Asks how a job stands by now. What ended without effect is a refusal of each door, so that a repeat starts anew."""
         verb, job_id = open_token(resume_token)
         standing = self._desk.look(job_id, meta)
+        if standing.has_failed:
+            error = of_standing(standing, revoking=verb == "revoke")
+            return CallResult(tuple(failed(door, error) for door in handle.doors), calls=1)
         if verb == "issue":
             return self._issued(standing, handle.doors, handle.kind)
         return self._changed(standing, handle.doors, verb)

@@ -17,7 +17,7 @@ from .errors import unanswered
 from .manifest_code import CODE
 from .settings import Settings
 
-MARGIN_S = 20.0
+MARGIN_S = 10.0
 """What a job may last beyond the wait for a person: until a desk takes it up, and the writing itself."""
 READING_S = 15.0
 

@@ -48,6 +48,7 @@ from vendors.port.types import (
 )
 from vendors.port.types import Warning as LockWarning
 from vendors.support.marks import mark_of, tag_of
+from vendors.support.per_door import failed
 
 from .desk_calls import MARGIN_S, DeskCalls, choose_kind, job_key, names_of, open_token, pending, token_of, update_key
 from .doors import place_of
@@ -115,11 +116,13 @@ class StandalonePort:
         return CallResult(tuple(DoorResult(door.device_id, Outcome.DONE, door.ref) for door in handle.doors))
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
-        """Asks how a job stands by now."""
+        """Asks how a job stands by now. What ended without effect is a refusal of each door, so that a repeat starts anew."""
         verb, job_id = open_token(resume_token)
         if verb == "revoke":
             return self.revoke_credential(handle, RevokeReason.CANCELLATION, meta)
         standing = self._desk.look(job_id, meta)
+        if standing.has_failed:
+            return CallResult(tuple(failed(door, of_standing(standing)) for door in handle.doors), calls=1)
         if verb == "update":
             return self._updated(standing, handle.doors)
         return self._issued(standing, handle.doors, handle.kind, is_replacement=verb == "replace")

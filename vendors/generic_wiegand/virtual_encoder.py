@@ -186,7 +186,7 @@ class VirtualEncoder:
 
     def _write(self, uid: str, sector: int, block: int, data: bytes) -> None:
         body = {"uid": uid, "sector": sector, "block": block, "data": data.hex(), "encoder": self._name}
-        self._send("PUT", "/encoder/block", body)
+        self._send("POST", "/encoder/block", body)
 
     # --- the controller
 

@@ -108,6 +108,11 @@ class JobStanding:
         return self.state in _OPEN
 
     @property
+    def has_failed(self) -> bool:
+        """Says whether the job ended without any effect."""
+        return not self.is_open and self.state is not JobState.DONE
+
+    @property
     def is_underway(self) -> bool:
         """Says whether somebody can be expected to work on it now."""
         return self.state in (JobState.WAITING, JobState.AT_DESK)

@@ -5,7 +5,7 @@
 | GET /encoder/about | `house`, `encoder` | `{"propertyKey", "online"}`: an encoder of this family knows its site |
 | GET /encoder/card | `house`, `encoder`, `kind`, `uid`? | `{"uid", "kind", "number"}` or `{}`; an automatic encoder lays one |
 | GET /encoder/records | `house`, `encoder`, `uid` | `{"records": {sector: hex}}` |
-| PUT /encoder/block | `{"house", "encoder", "uid", "sector", "block", "data"}` | `{}`; 16 bytes in hex, `block` 0 to 2 |
+| POST /encoder/block | `{"house", "encoder", "uid", "sector", "block", "data"}` | `{}`; 16 bytes in hex, `block` 0 to 2 |
 | GET /controller/doors | `house` | `{"doors": [{"door", "label", "online"}]}` |
 | GET /controller/list, /controller/log | `house`, `doors` (comma), `tag`?, `cursor`?, `since`?, `until`? | `{"entries", "next"}`, `{"records"}` |
 | POST /controller/put | `{"house", "doors": [door], "kind", "number", "from", "until", "mark", "tag"}` | `{"doors": [{"door", "entry"} or {"door", "code"}]}` |
@@ -169,7 +169,7 @@ CALLS: Mapping[tuple[str, str], Callable[[World, House, Mapping[str, Any]], dict
     ("GET", "/encoder/about"): _about,
     ("GET", "/encoder/card"): _card,
     ("GET", "/encoder/records"): _records,
-    ("PUT", "/encoder/block"): _block,
+    ("POST", "/encoder/block"): _block,
     ("GET", "/controller/doors"): _doors,
     ("GET", "/controller/list"): _list,
     ("GET", "/controller/log"): _log,
