@@ -6,6 +6,7 @@ The marks are then searched for in every table and all of Valkey at once, and by
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator
 
@@ -44,6 +45,16 @@ def _house(locks: MockLocks, query: str = "") -> Hotel:
     with tenant(hotel.tenant_id):
         LockDevice.objects.filter(tenant_id=hotel.tenant_id).update(digits=KEYPAD)
     return hotel
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_logged() -> Iterator[None]:
+    """Let every library say all it has to say."""
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.DEBUG)
+    yield
+    root.setLevel(before)
 
 
 @pytest.fixture
@@ -126,13 +137,14 @@ def test_a_cards_number_goes_to_the_lock_and_into_no_other_record(
 
 @pytest.mark.usefixtures("nothing_leaked")
 def test_what_is_refused_at_the_door_of_the_api_is_not_repeated(
-    locks: MockLocks, web: WebServer, settle: Callable[..., int]
+    locks: MockLocks, web: WebServer, settle: Callable[..., int], caplog: pytest.LogCaptureFixture
 ) -> None:
     hotel = _house(locks)
     hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"]))
     settle(hotel)
     desk = caller(web, hotel.tenant_id, "front_desk", properties=(hotel.property_id,))
     secret = marked.token()
+    caplog.set_level(logging.INFO, "urllib3")  # what the caller's own client says at DEBUG is not ours
     answers = [
         requests.get(f"{web.url}{KEYS}", headers={"Authorization": f"Bearer {secret}"}, timeout=20),
         requests.get(f"{web.url}{KEYS}?token={secret}", timeout=20),
