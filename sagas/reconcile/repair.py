@@ -40,6 +40,9 @@ RULES: dict[Kind, str] = {
 """What `--repair` does about each kind."""
 
 
+_CLOSED = "not an open finding"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Whether a repair was started, and why not."""
@@ -55,13 +58,17 @@ class _LeftAlone(Exception):
 def repair(tenant_id: str, finding_id: int, cause: Cause | None = None) -> Asked:
     """Starts the repair of an open finding as its kind's rule says. Its own transaction; does nothing twice while it runs."""
     with tenancy.tenant(tenant_id):
+        plain = Finding.objects.filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
+        if plain is None:
+            return Asked(False, _CLOSED)
+        act = _ACTS.get(Kind(plain.kind))
+        if act is None or not plain.credential_id:
+            return Asked(False, RULES[Kind(plain.kind)])
+        batch = _locked(tenant_id, plain.credential_id)
+        # After the key's lock, as everywhere: the reservation, the credential, then what hangs on them.
         row = Finding.objects.select_for_update().filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
         if row is None:
-            return Asked(False, "not an open finding")
-        act = _ACTS.get(Kind(row.kind))
-        if act is None or not row.credential_id:
-            return Asked(False, RULES[Kind(row.kind)])
-        batch = _locked(tenant_id, row.credential_id)
+            return Asked(False, _CLOSED)
         key = batch.keys.get(row.credential_id)
         if key is None or key.id in ledger.busy_credentials(tenant_id, [row.credential_id]):
             return Asked(False, "the key is on its way")

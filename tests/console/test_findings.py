@@ -132,3 +132,17 @@ def test_a_decision_without_a_reason_is_asked_again(scene: Scene, locks: MockLoc
     refused = decide(sign_in(scene, "gm"), row, "adopt", stay="rsv_not_there")
     assert "NOT_FOUND" in text_of(refused)
     assert acts_on(scene.tenant_id, str(row.pk)) == [("finding.adopt", "walked the floor", "NOT_FOUND")]
+
+
+def test_a_finding_of_another_house_is_not_there_and_none_is_edited(
+    night: Scene, scene: Scene, locks: MockLocks, sign_in: SignIn
+) -> None:
+    plant(scene, locks)
+    row = compare(scene)
+    stranger = sign_in(night, "gm")
+    assert stranger.get(page_of(Finding, row.pk)).status_code == 404
+    assert decide(stranger, row, "remove").status_code == 404
+    own = sign_in(scene, "gm")
+    assert own.post(page_of(Finding, row.pk), {"status": "resolved"}).status_code == 403
+    assert own.post(f"{list_of(Finding)}add/", {"kind": "stranger"}).status_code == 403
+    assert compare(scene).status == "open"

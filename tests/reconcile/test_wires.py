@@ -14,8 +14,9 @@ from sagas import acts
 from sagas.reconcile_acts import Decision, remove
 from tests.flows.conftest import keys
 from tests.reconcile.conftest import book, found, look, settle
-from tests.reconcile.wires import GUEST, WIRES, Wire
+from tests.reconcile.wires import GUEST, WIRES, SaltoCards, Wire
 from tests.vendors.site import Simulator
+from vendors.port.secrets import CardNumber
 from vendors.port.types import RevokeReason, Window
 
 CLERK = acts.Actor("usr_clerk")
@@ -35,6 +36,14 @@ def simulator(request: pytest.FixtureRequest) -> Iterator[tuple[type[Wire], Simu
 def wire(database: str, simulator: tuple[type[Wire], Simulator]) -> Wire:
     """Give a house with rooms 101 and 102 at the vendor."""
     return simulator[0](simulator[1], next(_bases))
+
+
+@pytest.fixture
+def salto_cards(database: str) -> Iterator[SaltoCards]:
+    """Give a house with cards at the one vendor that tells what a card carries."""
+    process = Simulator.start(SaltoCards.code)
+    yield SaltoCards(process, next(_bases))
+    process.stop()
 
 
 def value_of(wire: Wire) -> str:
@@ -92,3 +101,20 @@ def test_drift_is_found_repaired_and_gone(wire: Wire) -> None:
     assert wire.held("102") == []
     report = look(hotel, repairs=True)
     assert (report.outcome, report.counts, report.new_count, report.repairs_count) == ("done", {}, 0, 0)
+
+
+def test_a_card_that_carries_the_earlier_window_is_stale_until_it_is_written(salto_cards: SaltoCards) -> None:
+    wire, hotel = salto_cards, salto_cards.hotel
+    book(hotel, "101", preferredKinds=["rfid_card"])
+    (key,) = keys(hotel)
+    acts.encode(hotel.tenant_id, key.id, CLERK, "e", card_number=CardNumber("3661413478"))
+    settle(hotel)
+    assert look(hotel, repairs=True).counts == {}
+    acts.update(hotel.tenant_id, key.id, CLERK, "u", valid_until=key.valid_until + timedelta(days=1))
+    settle(hotel)
+    report = look(hotel, repairs=True)
+    assert (report.counts, report.repairs_count) == ({"stale_card": 1}, 0)
+    assert [(row.danger, row.credential_id) for row in found(hotel)] == [("", key.id)]
+    wire.write_card("101")
+    report = look(hotel)
+    assert (report.counts, report.resolved_count) == ({}, 1)

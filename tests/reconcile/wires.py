@@ -166,6 +166,16 @@ class SaltoWire(Wire):
         self._ask("DELETE", f"keys/{self._ref(label)}?strategy=checkout")
 
 
+class SaltoCards(SaltoWire):
+    """The same house with cards: stand-alone habits of the encoder, and a card that can be written again there."""
+
+    kind = CredentialKind.RFID_CARD
+    capabilities = {"card_encoding": True, "remote_issue": True, "remote_revoke": True}
+
+    def write_card(self, label: str) -> None:
+        self._ask("POST", f"keys/{self._ref(label)}/encode", {"encoderId": self.built.settings["encoder"]})
+
+
 class VostioWire(Wire):
     code = "assa-abloy"
     _token = ""
