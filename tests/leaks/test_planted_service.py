@@ -17,7 +17,7 @@ from credentials.models import KeyCredential
 from devices.models import LockDevice
 from lockservice.core.tenancy import tenant
 from lockservice.embedded.local import LocalDirectory
-from tests.api.conftest import issue_body, make_hotel, web, worker
+from tests.api.conftest import issue_body, make_hotel, worker
 from tests.flows.conftest import keys, pin_of, settle
 from tests.support import leak_search, marked
 from tests.support.hotel import Hotel
@@ -26,7 +26,7 @@ from tests.support.mock_locks import MockLocks
 from tests.support.web_server import WebServer, caller
 from vendors.port.ids import new_id
 
-__all__ = ["settle", "web"]
+__all__ = ["settle"]
 KEYS = "/lock/v1/credentials"
 DRAWN = re.compile(rf"[{KEYPAD}]{{{PIN_LENGTH}}}")
 
@@ -36,6 +36,14 @@ def locks() -> Iterator[MockLocks]:
     mock = MockLocks()
     yield mock
     mock.stop()
+
+
+@pytest.fixture(scope="module")
+def web(database: str) -> Iterator[WebServer]:
+    """Give a web process that logs all it can say; its output is the run's."""
+    server = WebServer(LOCK_LOG_LEVEL="DEBUG")
+    yield server
+    server.stop()
 
 
 def _house(locks: MockLocks, query: str = "") -> Hotel:
