@@ -38,7 +38,8 @@ SHORTEST: Final = 4
 AGAIN_S: Final = 20.0
 """When a call is to be tried again that found key service or store down."""
 MAX_CHARS: Final = 500
-_DEPTH: Final = 6
+_DEPTH: Final = 10
+"""An issue's request holds a handle, that its doors, those their references: six deep, and room for the wrappers around it."""
 
 
 class AdapterFault(Exception):
@@ -108,17 +109,17 @@ class BoundaryPort:
 
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
         secrets, adapter = self._adapter()
-        known = tuple(_spellings([*secrets.values(), *_secrets_in((args, tuple(named.values())))]))
+        handed = (args, tuple(named.values()))
         fault: Exception
         try:
             answer = getattr(adapter, verb)(*args, **named)
         except LockError as error:
-            fault = cleaned(error, known)
+            fault = cleaned(error, _known(secrets, handed))
         except Exception as error:  # noqa: BLE001 - an adapter's mistake may carry anything in its text
-            fault = AdapterFault(f"{type(error).__name__}: {scrub(str(error), known)}")
+            fault = AdapterFault(f"{type(error).__name__}: {scrub(str(error), _known(secrets, handed))}")
             fault.__traceback__ = error.__traceback__
         else:
-            return _clean_answer(answer, (*known, *_spellings(_secrets_in(answer))))
+            return _clean_answer(answer, lambda: _known(secrets, (handed, answer)))
         raise fault  # outside of the handler, so that what was caught is not chained to it
 
     def _adapter(self) -> tuple[Mapping[str, Token], LockPort]:
@@ -180,9 +181,16 @@ def clean(text: str, known: Iterable[str]) -> str:
     return scrub_text(text)[:MAX_CHARS]
 
 
-def _clean_answer(answer: Any, known: tuple[str, ...]) -> Any:
-    if not isinstance(answer, CallResult):
+def _known(secrets: Mapping[str, Token], values: Any) -> tuple[str, ...]:
+    """Returns every spelling of the installation's secrets and of those in the values of a call."""
+    return tuple(_spellings([*secrets.values(), *_secrets_in(values)]))
+
+
+def _clean_answer(answer: Any, spellings: Callable[[], tuple[str, ...]]) -> Any:
+    """Nearly every answer says nothing in prose, so what to look for is only gathered where one does."""
+    if not isinstance(answer, CallResult) or not (answer.warnings or any(door.error for door in answer.doors)):
         return answer
+    known = spellings()
     warnings = tuple(Warning(item.code, clean(item.detail, known)) for item in answer.warnings)
     doors = tuple(_clean_door(door, known) for door in answer.doors)
     return replace(answer, warnings=warnings, doors=doors)

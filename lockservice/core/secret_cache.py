@@ -61,8 +61,14 @@ class HeldSecrets:
         held = self._held
         if held is not None and self._age_s(held) < FRESH_S:
             return held.values
-        with self._lock:
+        is_usable = held is not None and self._age_s(held) < KEPT_S
+        if not self._lock.acquire(blocking=not is_usable):
+            assert held is not None  # noqa: S101 - usable
+            return held.values  # somebody looks already; a slow store holds up nobody who has a value
+        try:
             return self._look()
+        finally:
+            self._lock.release()
 
     def _look(self) -> Mapping[str, Token]:
         held = self._held

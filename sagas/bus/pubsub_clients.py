@@ -13,7 +13,7 @@ from threading import Lock
 
 import grpc  # type: ignore[import-untyped]
 from google.api_core import exceptions as api
-from google.cloud import pubsub_v1  # type: ignore[import-untyped]
+from google.cloud import pubsub_v1  # type: ignore[attr-defined]  # untyped, beside typed neighbours
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 

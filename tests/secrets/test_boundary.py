@@ -9,6 +9,7 @@ import sys
 import traceback
 import urllib.parse
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,18 @@ from vendors.port.errors import KeyIssueFailed, LockError, Reason
 from vendors.port.ids import new_id
 from vendors.port.protocol import Lookup, Resume
 from vendors.port.secrets import MASK, CardNumber, Pin, Token, VendorRef
-from vendors.port.types import CallResult, DoorResult, Outcome, Warning  # noqa: A004 - the contract calls it so
+from vendors.port.types import (
+    CallMeta,
+    CallResult,
+    CredentialHandle,
+    CredentialKind,
+    Door,
+    DoorResult,
+    Outcome,
+    UpdateInput,
+    Warning,  # noqa: A004 - the contract calls it so
+    Window,
+)
 
 Settle = Callable[..., int]
 SECRET = "correct/horse+battery staple"
@@ -96,7 +108,13 @@ def test_a_mistake_of_the_adapter_is_told_by_its_kind_and_place_only() -> None:
 
 
 def test_what_was_handed_to_the_call_is_as_secret_as_what_the_installation_holds() -> None:
-    handed = {"pin": Pin("ABCD#9"), "refs": (VendorRef("ref of the door"), CardNumber("4829-1399")), "short": Pin("12")}
+    door = Door(device_id="lck_1", external_id="1", label="12", ref=VendorRef("ref of the door"))
+    window = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))
+    handle = CredentialHandle(
+        credential_id="key_1", kind=CredentialKind.PIN_CODE, window=window, doors=(door,), pin=Pin("ABCD#9"),
+        card_number=CardNumber("4829-1399"), issue_key="k",
+    )  # fmt: skip
+    handed = UpdateInput(handle=handle, meta=CallMeta("k", 1, 2))
     text = "door 12 said: pin ABCD#9 at ref of the door for card 4829-1399"
     with pytest.raises(LockError) as caught:
         port(raises(KeyIssueFailed("leaky", text))).revoke_credential(handed, None, None)
