@@ -34,7 +34,7 @@ class Fields:
 
     def text(self, name: str, most: int = 64, *, default: str | None = None) -> str:
         """Takes a text of 1 to `most` characters, or of none where a default is given."""
-        value = self._take(name, default)
+        value = self._take(name) if default is None else self._take(name, default)
         if not isinstance(value, str) or len(value) > most or (not value and default is None):
             raise self._wrong(name, f"a text of 1 to {most} characters")
         if not value.isprintable():

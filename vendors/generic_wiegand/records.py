@@ -14,7 +14,7 @@
 
 One rule: the MAC is over the card's UID, so that a copy on another card is refused, and it is checked before anything is read.
 Example, without MAC: property 7, door 301, sequence 2, 2026-05-01 12:00 to 2026-05-03 10:00 UTC, joiner:
-`4D 4B 01 04 00 00 00 07 00 00 01 2D 00 00 00 02 69 F4 95 40 69 F7 1C 20` and eight bytes of tag.
+`4D 4B 01 04 00 00 00 07 00 00 01 2D 00 00 00 02 69 F4 95 C0 69 F7 1C A0` and eight bytes of tag.
 Source: fact sheet §2.6, a proposal that was tried on a virtual card; no lock of a vendor reads it.
 """
 

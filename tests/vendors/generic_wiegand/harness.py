@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from tests.support import marked
 from tests.vendors.generic_wiegand.direct_relay import DirectRelay
 from tests.vendors.proxy import Proxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
@@ -34,6 +35,7 @@ class WiegandSite(Site):
         self.proxy = proxy
         proxy.heal()
         self.house = f"hotel-{secrets.token_hex(4)}"
+        self.webhook_secret = marked.token()
         self.property_number = secrets.randbelow(2**31) + 1
         self.numbers = [next(_numbers) for _ in range(count)]
         self.doors = tuple(Door(f"lck_{n}", str(n), label=f"Room {n}") for n in self.numbers)
@@ -53,7 +55,7 @@ class WiegandSite(Site):
         return {"locks": "controller", "property_number": self.property_number, "wait_s": 0.2}
 
     def secrets(self) -> Mapping[str, str]:
-        return {"webhook_secret": "whsec_test_melmastoon"}
+        return {"webhook_secret": self.webhook_secret}
 
     def context(self, **changes: Any) -> AdapterContext:
         return super().context(**{"relay": self.relay, **changes})
