@@ -142,6 +142,8 @@ class _Comparison:
             for device in devices:
                 if device.id > row.after_device:
                     self._door(row, device, repairs=repairs or row.repairs)
+            if row.repairs:
+                self._repair_left(row)
             self._close(row, "done", "done")
         except OutOfTime:
             self._report.outcome = "paused"
@@ -262,9 +264,20 @@ class _Comparison:
             row.resolved_count += written.resolved_count
             row.counts = dict(Counter(row.counts) + Counter(kind.value for kind in written.new_kinds))
             row.save()
-        for finding_id in written.open_ids if repairs else ():
-            asked = repair.repair(self._tenant_id, finding_id)
-            if asked.is_asked:
+        if repairs:
+            self._repair(row, written.open_ids)
+
+    def _repair_left(self, row: ReconcileRun) -> None:
+        """Starts what a process that died between finding and repairing left undone."""
+        with tenancy.tenant(self._tenant_id):
+            left = Finding.objects.filter(tenant_id=self._tenant_id, run_id=row.pk, status=findings.OPEN)
+            left = left.exclude(repair_asked_at__gte=row.started_at)
+            ids = list(left.order_by("id").values_list("id", flat=True))
+        self._repair(row, ids)
+
+    def _repair(self, row: ReconcileRun, finding_ids: Iterable[int]) -> None:
+        for finding_id in finding_ids:
+            if repair.repair(self._tenant_id, finding_id).is_asked:
                 row.repairs_count += 1
                 self._count_repair(row)
 

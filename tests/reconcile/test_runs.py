@@ -123,6 +123,20 @@ def test_a_killed_command_is_gone_on_with_by_the_next(hotel: Hotel, locks: MockL
         assert KeySighting.objects.filter(tenant_id=hotel.tenant_id).count() == 0
 
 
+def test_repairs_that_a_killed_process_had_not_started_are_started_by_the_next(
+    hotel: Hotel, locks: MockLocks, hands: Hands
+) -> None:
+    first = min(hotel.devices, key=lambda label: hotel.devices[label])
+    book(hotel, first)
+    hands.drop(first)
+    look(hotel, stop=lambda: run_row(hotel).doors_done_count == 1)  # found; then as if killed before a repair
+    assert [row.repair_asked_at for row in found(hotel)] == [None]
+    report = look(hotel, repairs=True)
+    assert (report.resumed, report.repairs_count) == (True, 1)
+    settle(hotel)
+    assert locks.opens(hotel.doors[first], pin_of(hotel, keys(hotel)[0]))
+
+
 def test_of_two_at_once_one_works_and_the_other_says_so(hotel: Hotel, locks: MockLocks) -> None:
     plant_many(hotel, locks, "101", 30)
     readdress(hotel, locks, "latencyMs=100")
