@@ -5,6 +5,7 @@ Rule: what a door holds and whether it opens is asked at the simulator's control
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import time
@@ -40,22 +41,26 @@ class Wire:
         self.control = control_of(self.code, SimulatorPlace(address, simulator.control))
         doors = [WantedDoor(number, label) for number, label in enumerate(ROOMS, start=1)]
         house = f"house-{secrets.token_hex(4)}"
-        self.built = self.control.build(WantedHouse(house, base, doors, 0, secrets.token_hex(8), is_hurried=True))
+        self.secret = secrets.token_hex(8)
+        self.built = self.control.build(WantedHouse(house, base, doors, 0, self.secret, is_hurried=True))
         self.house = house
         rooms = {label: self.built.doors[number] for number, label in enumerate(ROOMS, start=1)}
         gateway = next(iter(self.built.gateways.values()), "")
         self.hotel: Hotel = build_hotel(
             vendor=self.code,
-            settings={**self.built.settings, **self.more_settings()},
-            secrets=self.built.secrets,
+            settings=self.settings(),
+            secrets=self.secrets(),
             rooms=rooms,
             gateways=dict.fromkeys(rooms.values(), gateway) if gateway else None,
             capabilities=self.capabilities,
             calls_per_minute=6000,
         )
 
-    def more_settings(self) -> dict[str, object]:
-        return {}
+    def settings(self) -> Mapping[str, object]:
+        return self.built.settings
+
+    def secrets(self) -> Mapping[str, str]:
+        return self.built.secrets
 
     def held(self, label: str) -> list[HeldKey]:
         """What the room's door holds, apart from what rests or is over."""
@@ -219,7 +224,23 @@ class VostioWire(Wire):
         self._ask("DELETE", f"/access-grants/{self._grant(label)['grantId']}?reason=checkout")
 
 
-WIRES: dict[str, type[Wire]] = {"ttlock": TtlockWire, "salto": SaltoWire, "vostio": VostioWire}
+class VisionlineWire(VostioWire):
+    """The same doors on the other product's server; the hands go on speaking to the first one's."""
+
+    def settings(self) -> Mapping[str, object]:
+        return {"mode": "visionline", "base_url": self.url, "time_zone": "UTC", "encoder": self.built.settings["encoder"]}
+
+    def secrets(self) -> Mapping[str, str]:
+        password = hashlib.sha256(f"{self.secret}\x1f{self.house}\x1fpassword".encode()).hexdigest()[:32]
+        return {"username": f"operator-{self.house}", "password": password}
+
+
+WIRES: dict[str, type[Wire]] = {
+    "ttlock": TtlockWire,
+    "salto": SaltoWire,
+    "vostio": VostioWire,
+    "visionline": VisionlineWire,
+}
 
 
 def _period(window: Window) -> dict[str, int]:
