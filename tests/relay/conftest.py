@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lockservice.core.tenancy import tenant
+from sagas.intake import internal_lane
 from sagas.models import Lane
 from sagas.runner import Runner
 from tests.relay.gateway import VENDOR, GatewayProcess, ScriptedDesk, VirtualDesk, token
@@ -101,7 +102,8 @@ class House:
 
 def lanes(hotel: Hotel) -> list[str]:
     with tenant(hotel.tenant_id):
-        Lane.objects.get_or_create(key=f"{hotel.installation_id}:", defaults={"tenant_id": hotel.tenant_id, "width": 4})
+        for key in (f"{hotel.installation_id}:", internal_lane(hotel.tenant_id)):
+            Lane.objects.get_or_create(key=key, defaults={"tenant_id": hotel.tenant_id, "width": 4})
         return list(Lane.objects.filter(tenant_id=hotel.tenant_id).values_list("key", flat=True))
 
 

@@ -196,6 +196,68 @@ def test_a_lost_card_is_dead_once_the_new_one_was_used_and_the_companion_is_name
     assert house.shown("101", fresh) == "ok"
 
 
+def test_a_longer_stay_needs_the_card_at_the_desk_and_opens_until_its_new_end(
+    house: House, clerk: Caller, virtual: VirtualDesk
+) -> None:
+    key = booked(house)
+    with working(house):
+        encode(clerk, key)
+        active = until(clerk, key, "active")
+        end = datetime.fromisoformat(active["window"]["validUntil"])
+        later = (end + timedelta(hours=20)).isoformat()
+        longer = (end + DAY).isoformat()
+        assert clerk.patch(f"/lock/v1/credentials/{key}", {"validUntil": longer}).status_code in (200, 202)
+        _wait(lambda: body(clerk, key)["card"]["mustBeUpdated"], "the card is not stale")
+        (card,) = [row["uid"] for row in house.cards()]
+        assert house.shown("101", card, later) == "outside_window"
+        assert body(clerk, key)["propagation"] == "propagating"
+        assert encode(clerk, key).status_code == 202
+        _wait(lambda: not body(clerk, key)["card"]["mustBeUpdated"], "the card stays stale")
+    fresh = body(clerk, key)
+    assert (fresh["state"], fresh["propagation"]) == ("active", "confirmed")
+    assert fresh["card"]["desired"] == fresh["card"]["carried"]
+    assert house.shown("101", card, later) == "ok"
+    assert [row["uid"] for row in house.cards()] == [card]
+
+
+def test_a_companion_whose_card_dies_with_a_lost_one_is_given_another(
+    house: House, clerk: Caller, virtual: VirtualDesk
+) -> None:
+    key = booked(house)
+    first = body(clerk, key)
+    start, end = first["window"]["validFrom"], first["window"]["validUntil"]
+    with working(house):
+        encode(clerk, key)
+        until(clerk, key, "active")
+        asked = {
+            "reservationId": first["reservationId"],
+            "propertyId": house.hotel.property_id,
+            "rooms": first["rooms"],
+            "validFrom": start,
+            "validUntil": end,
+            "holderId": "gst_companion",
+            "preferredKinds": ["rfid_card"],
+        }
+        answer = clerk.post("/lock/v1/credentials", asked)
+        assert answer.status_code in (201, 202), answer.text
+        companion = answer.json().get("credential", answer.json())["id"]
+        encode(clerk, companion)
+        until(clerk, companion, "active")
+        both = [card["uid"] for card in house.cards()]
+        assert [house.shown("101", uid) for uid in both] == ["ok", "ok"]
+        successor = clerk.post(f"/lock/v1/credentials/{key}/replace", {}).json()["id"]
+        encode(clerk, successor)
+        until(clerk, successor, "active")
+        _wait(lambda: body(clerk, companion)["replacedBy"] is not None, "the companion was forgotten")
+        second = body(clerk, companion)["replacedBy"]
+        assert body(clerk, second)["waitingFor"] == "desk"
+        encode(clerk, second)
+        until(clerk, second, "active")
+    fresh = [card["uid"] for card in house.cards() if card["uid"] not in both]
+    assert [house.shown("101", uid) for uid in fresh] == ["ok", "ok"]
+    assert [house.shown("101", uid) for uid in both] == ["superseded", "superseded"]
+
+
 def _until_stage(house: House, stage: str) -> None:
     _wait(lambda: any(job.stage == stage for job in jobs(house)), f"no job reaches {stage}")
 
