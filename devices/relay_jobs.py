@@ -21,6 +21,7 @@ from vendors.port.ids import new_id
 from vendors.port.relay import DeskJob, DeskResult, JobStanding, JobState, Outcome, Refusal, RelayJob, Stage
 
 ASK_AGAIN_S = 10.0
+KEPT = timedelta(days=90)
 _PLACE = "devices_relayjobrow"
 _ENDS: Mapping[Outcome, JobRowState] = {
     Outcome.DONE: JobRowState.DONE,
@@ -320,8 +321,7 @@ def _open(row: RelayJobRow, column: str, sealed: bytes | memoryview | None) -> d
     return document
 
 
-def purge(tenant_id: str, keep_days: int = 90) -> int:
-    """Deletes jobs that ended so long ago; returns how many."""
-    edge = real_now() - timedelta(days=keep_days)
-    rows = RelayJobRow.objects.filter(tenant_id=tenant_id, created_at__lt=edge).exclude(state__in=OPEN)
-    return int(rows.delete()[0])
+def forget(tenant_id: str, hotel_now: datetime) -> int:
+    """Deletes jobs that ended KEPT ago, but for those whose cards still open; returns how many."""
+    rows = RelayJobRow.objects.filter(tenant_id=tenant_id, created_at__lt=real_now() - KEPT).exclude(state__in=OPEN)
+    return int(rows.exclude(lasts_until__gt=hotel_now).delete()[0])

@@ -12,6 +12,7 @@ from django.db import connection
 from credentials import artifacts, pin_slots
 from credentials.lifecycle import LIVE
 from credentials.services import KeyBatch
+from devices import relay_jobs
 from lockservice.core import clock, tenancy
 from lockservice.core.clock import NOW_SQL
 from sagas.flows import revoke_key
@@ -59,6 +60,7 @@ def tidy_tenant(tenant_id: str) -> None:
     with tenancy.tenant(tenant_id), connection.cursor() as cursor:
         now = clock.now()
         pin_slots.forget_rested(tenant_id, now)
+        relay_jobs.forget(tenant_id, now)
         cursor.execute(
             "SELECT id FROM credentials_keycredential WHERE tenant_id = %s AND state IN ('revoked', 'failed') AND NOT open_work"
             " AND id IN (SELECT credential_id FROM credentials_artifact WHERE tenant_id = %s AND erased_at IS NULL)",

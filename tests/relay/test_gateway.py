@@ -15,6 +15,7 @@ from devices.relay import RowRelay
 from devices.relay_jobs import Site
 from devices.relay_models import RelayDesk, RelayJobRow
 from lockservice.core.tenancy import tenant
+from sagas.housekeeping import tidy_tenant
 from tests.relay.conftest import House
 from tests.relay.gateway import VENDOR, GatewayProcess, ScriptedDesk, token
 from vendors.port.errors import CardEncoderOffline
@@ -351,6 +352,23 @@ def test_a_card_number_is_sealed_in_its_row(scripted: Callable[..., ScriptedDesk
     assert b"3661413478" not in bytes(row.body_sealed)
     stored = connect_as("owner").execute("SELECT j::text FROM devices_relayjobrow j WHERE id = %s", [row.id]).fetchone()
     assert "3661413478" not in str(stored)
+
+
+def test_ended_jobs_are_forgotten_after_ninety_days_but_for_cards_that_still_open(
+    scripted: Callable[..., ScriptedDesk], house: House
+) -> None:
+    desk, relay = scripted(), relay_of(house)
+    now = datetime.now(UTC)
+    for key, until in (("over", now - timedelta(days=1)), ("opens", now + timedelta(days=1)), ("young", None)):
+        relay.submit(job(key, lasts_until=until))
+        desk.done(desk.begin())
+        desk.hear("taken")
+    relay.submit(job("open"))
+    with tenant(house.hotel.tenant_id):
+        old = RelayJobRow.objects.filter(tenant_id=house.hotel.tenant_id).exclude(key="young")
+        old.update(created_at=now - timedelta(days=91))
+    tidy_tenant(house.hotel.tenant_id)
+    assert {row.key for row in rows(house)} == {"opens", "young", "open"}
 
 
 def _closed_while_pinging(desk: ScriptedDesk) -> int:

@@ -38,7 +38,6 @@ from vendors.port.types import (
     FoundPage,
     IssueInput,
     IssueResult,
-    LockCapabilities,
     LockDevice,
     Outcome,
     RevokeReason,
@@ -69,9 +68,6 @@ from .manifest_code import CODE
 from .refs import entry_in, entry_ref
 from .settings import CARD_FORMATS, Settings
 
-CAPABILITIES = LockCapabilities(
-    card_encoding=True, nfc=True, offline_issuance=True, remote_issue=True, remote_revoke=True, scope_areas=True
-)
 SIGNATURE_HEADER = "x-webhook-signature"
 
 
@@ -144,7 +140,7 @@ class ControllerPort:
                 external_id=str(row["door"]),
                 label=str(row.get("label") or row["door"]),
                 online=bool(row.get("online")),
-                capabilities=CAPABILITIES,
+                capabilities=MANIFEST.capabilities,
                 has_remote=True,
                 last_seen_at=now if row.get("online") else None,
             )
@@ -161,7 +157,7 @@ class ControllerPort:
 
     def describe_adapter(self) -> AdapterDescription:
         """Tells code and capabilities without a call."""
-        return AdapterDescription(CODE, CAPABILITIES)
+        return AdapterDescription(CODE, MANIFEST.capabilities)
 
     def find(self, handle: CredentialHandle, meta: CallMeta) -> tuple[FoundKey, ...]:
         """Returns the credential's lines at the handle's doors."""

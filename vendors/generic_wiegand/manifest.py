@@ -12,8 +12,10 @@ MANIFEST = VendorManifest(
     display_name="Wiegand and RFID encoders",
     adapter="vendors.generic_wiegand.adapter:build",
     kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
-    # Nothing is remote: even a controller in the house is reached only while a desk is connected.
-    capabilities=LockCapabilities(card_encoding=True, nfc=True, offline_issuance=True, scope_areas=True),
+    # At best: a controller in the house hears at once, while a desk is connected; a lock that stands alone hears of nothing.
+    capabilities=LockCapabilities(
+        card_encoding=True, nfc=True, offline_issuance=True, remote_issue=True, remote_revoke=True, scope_areas=True
+    ),
     aliases=("wiegand", "wiegand-generic", "generic-rfid"),
     lane=LaneRule.INSTALLATION,
     lane_width=4,

@@ -138,7 +138,7 @@ class StandalonePort:
 
     def describe_adapter(self) -> AdapterDescription:
         """Tells code and capabilities without a call."""
-        return AdapterDescription(CODE, MANIFEST.capabilities)
+        return AdapterDescription(CODE, replace(MANIFEST.capabilities, remote_issue=False, remote_revoke=False))
 
     def find(self, handle: CredentialHandle, meta: CallMeta) -> tuple[FoundKey, ...]:
         """Returns the records that a desk says it wrote for the credential, by door; those in doubt are not among them."""

@@ -52,8 +52,11 @@ class VendorManifest:
     `main(argv)`, or None; `simulated` is `module:function` of the SimulatorFactory that opens its control port. `lane_width`
     bounds parallel calls on an INSTALLATION lane. `calls_per_minute` and `calls_per_month` are the vendor's limits where the
     installation states none; None where there is none. `calls_per_second` is there where the vendor counts seconds: no
-    second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a person at the desk, so no booking event encodes them.
+    second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a
+    person at the desk, so no booking event encodes them.
     Of `spanning_kinds` one key names all of its doors, so a room is added or taken by changing that key.
+    Of `outranking_kinds` a stay's key outranks those that were made before it at the same door, whoever comes first: made ahead
+    of its guest's arrival it would be put out by a walk-in's, so it is made when the stay begins.
     `secret_rules` are those of its secrets that differ from the usual rule; a secret `…_next` is valid beside its first one.
     `secret_names` and `setting_names` are what an installation must provide. `cards_by` says what a desk kind needs beside the
     person; `virtual_desk` is `module:function` of the DeskDriverFactory for the simulated encoder."""
@@ -72,6 +75,7 @@ class VendorManifest:
     quota_utc_offset_h: int = 0
     desk_kinds: tuple[CredentialKind, ...] = ()
     spanning_kinds: tuple[CredentialKind, ...] = ()
+    outranking_kinds: tuple[CredentialKind, ...] = ()
     cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
