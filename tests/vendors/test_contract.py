@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,6 +48,8 @@ def test_the_adapter_tells_its_code_without_a_call(site: Site) -> None:
     described = site.port.describe_adapter()
     assert described.vendor == site.code
     assert all(described.capabilities.supports(kind) for kind in site.manifest.kinds)
+    promised = asdict(site.manifest.capabilities)
+    assert [name for name, able in asdict(described.capabilities).items() if able and not promised[name]] == []
     assert site.request_count() == before
 
 

@@ -175,6 +175,23 @@ def test_the_deadline_bounds_a_call(site: Site) -> None:
     assert error.retriable
 
 
+# --- what a lock can do decides
+
+
+def test_at_a_door_out_of_reach_a_key_opens_or_is_refused_and_never_both(site: Site, kind: CredentialKind) -> None:
+    far = replace(site.doors[0], has_remote=False)
+    request = request_for(site, kind, (far,), window=stay(0, 30))
+    result, refused = answered(lambda: site.port.issue_credential(request))
+    if result is None or result.doors[0].outcome is Outcome.FAILED:
+        error = refused if result is None else result.doors[0].error
+        assert error is not None
+        assert site.keys_at(site.doors[0]) == 0
+        return
+    assert result.doors[0].outcome is Outcome.DONE
+    moment = request.window.valid_from + timedelta(minutes=30)
+    assert site.opens(site.doors[0], kind, site.presented(result, request), moment)
+
+
 # --- called off while it is on its way
 
 
