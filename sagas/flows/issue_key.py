@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from credentials.house import House
 from credentials.models import CredentialDoor, KeyCredential
@@ -129,10 +130,10 @@ def launch(
     priority: int = PRIORITY_ISSUE,
     args: dict[str, object] | None = None,
 ) -> None:
-    """Starts the saga of a key that waits for nobody any more; not before the policy's lead."""
+    """Starts the saga of a key that waits for nobody any more; not before `vendor_is_called_at`."""
     key.waiting_for = ""
     batch.touch(key)
-    lead = place.policy.call_vendor_at(key.valid_from)
+    lead = vendor_is_called_at(place, key)
     batch.start(
         Start(
             flow=FLOW,
@@ -148,6 +149,13 @@ def launch(
         ),
         cause,
     )
+
+
+def vendor_is_called_at(place: House, key: KeyCredential) -> datetime | None:
+    """Returns the instant (hotel clock) before which the key is not made, None for at once: by the policy's lead, and not
+    before the stay begins where a key made ahead could be outranked by one that is made later and used sooner."""
+    outranks = CredentialKind(key.kind) in adapters.manifest(key.vendor).outranking_kinds
+    return key.valid_from if outranks else place.policy.call_vendor_at(key.valid_from)
 
 
 def go_on(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause, *, id_verified: bool = False) -> None:

@@ -129,12 +129,13 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door)) is not None]
     open_doors = [(door, verb) for door, verb in wanting if not is_spent(key, door, verb)]
-    change = one_change(
-        key,
-        doors,
-        ready_doors(context, open_doors)[0],
-        at_encoder=bool(work.args.get(AT_ENCODER)) and key.state == State.ACTIVE,
-    )
+    at_encoder = bool(work.args.get(AT_ENCODER)) and key.state == State.ACTIVE
+    ready, later = ready_doors(context, open_doors)
+    change = one_change(key, doors, ready, at_encoder=at_encoder)
+    if change is None and later is not None and one_change(key, doors, open_doors, at_encoder=at_encoder) is not None:
+        # Its doors come due at different times, and half of the change would be a second key, or none.
+        work.status, work.due_at = SagaStatus.RETRY.value, later
+        return None
     if change is not None and first_is_on_its_way(key, [door.device_id for door in change.added]):
         _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
         return None

@@ -146,7 +146,7 @@ def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause:
     if key.waiting_for == issue_key.ROOM and key.rooms:
         issue_key.go_on(batch, place, key, cause)
         return
-    lead = place.policy.call_vendor_at(key.valid_from)
+    lead = issue_key.vendor_is_called_at(place, key)
     rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=issue_key.FLOW, status=SagaStatus.TIMER)
     if lead is not None and lead > batch.now:
         rows.update(hotel_due_at=lead)

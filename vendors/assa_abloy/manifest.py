@@ -29,6 +29,8 @@ MANIFEST = VendorManifest(
     desk_kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     cards_by=CardsBy.ENCODER,
     spanning_kinds=(CredentialKind.MOBILE_APP, CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
+    # Doors go by the order in which stays were begun on the list, not by their dates.
+    outranking_kinds=(CredentialKind.MOBILE_APP,),
     setting_names=(
         "mode",
         "base_url",
