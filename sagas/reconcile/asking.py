@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from vendors.port.errors import DeviceNotPaired, LockError, Reason
+from vendors.port.errors import CardEncoderOffline, DeviceNotPaired, LockError, Reason
 from vendors.port.protocol import Inventory, LockPort, Lookup
 from vendors.port.types import CallMeta, CredentialHandle, CredentialKind, Door, FoundKey, FoundPage, Window
 
@@ -21,6 +21,8 @@ TRIES = 3
 PAUSE_S = 1.0
 WAIT_MAX_S = 60.0
 """A limit that asks for more than this is a spent quota: nobody waits for that here."""
+WAITS_MAX = 100
+"""A vendor that throttles one question more often than this is not to be waited for."""
 PRIORITY_BULK = 3
 PAGES_MAX = 500
 """A door whose list never ends is the vendor's mistake; no lock holds so many pages."""
@@ -98,7 +100,7 @@ class Inquiry:
         return self._ask(lambda: port.find(handle, meta))
 
     def _ask(self, question: Callable[[], T]) -> T:
-        tries = 0
+        tries, waits = 0, 0
         while True:
             self._require_time(0.0)
             self.keep()
@@ -106,16 +108,24 @@ class Inquiry:
                 answer = question()
             except LockError as error:
                 tries += not error.throttled
-                self._weigh(error, tries)
+                waits += error.throttled
+                self._weigh(error, tries, waits)
                 continue
             except Exception as unexpected:
                 raise AdapterBroken(f"{type(unexpected).__module__}.{type(unexpected).__qualname__}") from unexpected
             self.answered_count += 1
             return answer
 
-    def _weigh(self, error: LockError, tries: int) -> None:
+    def _weigh(self, error: LockError, tries: int, waits: int) -> None:
         """Waits where asking again makes sense; raises where not."""
-        if error.throttled and error.reason is not Reason.QUOTA and (error.retry_after_s or 0.0) <= WAIT_MAX_S:
+        if isinstance(error, CardEncoderOffline):
+            raise VendorSilent(error)
+        if (
+            error.throttled
+            and waits <= WAITS_MAX
+            and error.reason is not Reason.QUOTA
+            and (error.retry_after_s or 0.0) <= WAIT_MAX_S
+        ):
             wait_s = max(0.02, error.retry_after_s or PAUSE_S)
             self._require_time(wait_s)
             self.pause(wait_s)

@@ -26,11 +26,16 @@ from sagas.reconcile import findings, judging, repair, sightings, turns
 from sagas.reconcile.asking import AdapterBroken, DoorSilent, Inquiry, OutOfTime, VendorSilent
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.turns import LeaseLost, Turn
-from vendors.port.errors import Reason
+from vendors.port.errors import CardEncoderOffline, LockError, Reason
 
 log = structlog.get_logger(__name__)
 
 Stop = Callable[[], bool]
+
+DESK_OFFLINE = "desk_offline"
+"""What only a desk can read is read when one is there; at night it may well not be."""
+DESK_AGAIN = timedelta(hours=1)
+_QUIET = frozenset({"inactive", "cannot_list", DESK_OFFLINE})
 
 RUNS_KEPT = timedelta(days=90)
 FINDINGS_KEPT = timedelta(days=365)
@@ -40,7 +45,8 @@ FINDINGS_KEPT = timedelta(days=365)
 @dataclass(slots=True)
 class Report:
     """What a comparison came to. outcome: done; busy (another process is at it); paused (goes on later); or why it ended early:
-    inactive, settings, cannot_list, breaker, quota, unreachable, internal_error, lost. counts are the open findings by kind."""
+    inactive, settings, cannot_list, desk_offline, breaker, quota, unreachable, internal_error, lost. counts are the open
+    findings by kind."""
 
     tenant_id: str
     installation_id: str
@@ -105,6 +111,8 @@ def reconcile(
         if report.outcome != "paused":
             with tenancy.tenant(tenant_id):
                 due_at = turns.next_night(tenant_id, installation_id, report.calls_count)
+                if report.outcome == DESK_OFFLINE:
+                    due_at = turns.real_now() + DESK_AGAIN
     except LeaseLost:
         report.outcome, report.detail = "lost", "another process took this comparison over"
     finally:
@@ -201,9 +209,8 @@ class _Comparison:
                 self._skip(row, device, silent)
                 return
             except VendorSilent as silent:
-                reason = silent.error.reason
-                outcome = "quota" if reason is Reason.QUOTA else "settings" if reason is Reason.SETTINGS else "unreachable"
-                raise _Ends(outcome, f"{silent.error.code.rsplit('.', 1)[-1]} {reason.value} at {device.label}") from silent
+                said = f"{silent.error.code.rsplit('.', 1)[-1]} {silent.error.reason.value} at {device.label}"
+                raise _Ends(_outcome(silent.error), said) from silent
             except AdapterBroken as broken:
                 raise _Ends("internal_error", str(broken)) from broken
             finally:
@@ -322,7 +329,7 @@ class _Comparison:
             strangers_count = int(row.counts.get(Kind.STRANGER, 0))
             if strangers_count:
                 findings.tell_of_strangers(self._tenant_id, row.property_id, row.installation_id, row.pk, strangers_count, now)
-            if status == "failed" and outcome not in {"inactive", "cannot_list"}:
+            if status == "failed" and outcome not in _QUIET:
                 alert = NewAlert(
                     f"reconcile:{row.installation_id}:{row.pk}", "RECONCILE_FAILED", "warning",
                     f"{row.vendor} was not compared to its end: {outcome} {detail}", findings.RUNBOOK, row.property_id,
@@ -353,6 +360,12 @@ class _Comparison:
                 tenant_id=self._tenant_id, installation_id=self._facts.id, status=findings.OPEN
             ).values_list("kind", flat=True)
             report.counts = dict(sorted(Counter(kinds).items()))
+
+
+def _outcome(error: LockError) -> str:
+    if isinstance(error, CardEncoderOffline):
+        return DESK_OFFLINE
+    return {Reason.QUOTA: "quota", Reason.SETTINGS: "settings"}.get(error.reason, "unreachable")
 
 
 def _say(report: Report) -> None:

@@ -268,6 +268,16 @@ def test_a_vendor_that_lists_nothing_is_said_to(database: str) -> None:
     assert alert_codes(hotel) == []
 
 
+def test_without_a_desk_what_only_a_desk_can_read_is_read_later(database: str) -> None:
+    hotel = build_hotel(vendor="generic-wiegand", settings={"locks": "controller"}, rooms={"101": "301"})
+    report = look(hotel)
+    assert (report.outcome, report.doors_done_count) == ("desk_offline", 0)
+    assert alert_codes(hotel) == []
+    with tenant(hotel.tenant_id):
+        row = ReconcileTurn.objects.get(tenant_id=hotel.tenant_id)
+    assert timedelta(minutes=50) < row.due_at - datetime.now(UTC) <= timedelta(hours=1)
+
+
 def test_keys_given_and_taken_while_a_door_is_read_are_no_findings(hotel: Hotel, locks: MockLocks) -> None:
     old = book(hotel, "101")
 

@@ -28,7 +28,7 @@ from sagas.reconcile.run import Report
 from sagas.reconcile_acts import Decision
 from sagas.tasks import stop_on_signals
 
-WELL = frozenset({"done", "busy", "paused", "cannot_list", "inactive", "listed"})
+WELL = frozenset({"done", "busy", "paused", "cannot_list", "desk_offline", "inactive", "listed"})
 SLICE_S = 3600.0
 
 Told = list[tuple[Report, list[Line]]]
