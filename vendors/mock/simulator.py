@@ -14,7 +14,7 @@ survive a restart; it is written every second when something changed, and at the
 | POST /door | `{"device", "reachable"?, "clockSkewS"?}` | cuts a lock off, sets its clock wrong |
 | POST /trouble | see vendors/support/simulator_trouble.py | all of the vendor goes wrong or is slow |
 | POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
-| POST /plant | `{"device", "kind", "value", "from", "until", "name"?, "mark"?, "tag"?}` | a key nobody asked us for; `{"ref"}` |
+| POST /plant | `{"device", "kind", "value", "from", "until", "name"?, "mark"?, "tag"?}` | a key nobody asked for; `{"ref"}` |
 | POST /drop, /alter | `{"device", "ref", "from"?, "until"?, "suspended"?}` | takes or changes a key behind everybody's back |
 | GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
 | GET /counts | | `{"byDoor": {door: n}}`: requests since the start |
