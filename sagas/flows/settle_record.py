@@ -233,14 +233,14 @@ def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:
 
 
 def _fail(context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError | None) -> None:
-    reason = error.reason.value if error else next((d.error_reason for d in doors if d.error_reason), "other")
-    code = error.code if error else "MELMASTOON.LOCK.KEY_ISSUE_FAILED"
+    last = next((door for door in doors if door.error_code), None)  # without an answer now, the last one counts
+    reason = error.reason.value if error else (last.error_reason if last and last.error_reason else "other")
+    code = error.code if error else f"MELMASTOON.LOCK.{last.error_code if last else 'KEY_ISSUE_FAILED'}"
     key.failure_code, key.ended_at = code.rsplit(".", 1)[-1], context.now
     attempts = max((door.attempts for door in doors), default=0)
     message = error.vendor_message if error else ""
     word = "vendor_unreachable" if key.failure_code == "VENDOR_UNREACHABLE" else reason
-    device = next((door.device_id for door in doors if door.error_code), None)
-    last = next((door for door in doors if door.error_code), None)
+    device = last.device_id if last else None
     way = fall_back.way_on(key, doors, last.error_code if last else "", last.error_reason if last else "")
     failed = event_data.failed(key, word, message, attempts, context.now, goes_on=way is not None)
     context.batch.move(key, "fail", failed, work.cause, word)

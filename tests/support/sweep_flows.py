@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sagas import acts
+from lockservice.core import clock
+from lockservice.core.tenancy import tenant
+from sagas import acts, device_acts, intake, pin_acts
 from sagas.events.registry import spec
+from sagas.flows import companions
+from sagas.intake import Start, internal_lane, own_key
+from sagas.outbox import Cause
 from tests.support.hotel import full_subject
 from tests.support.sweep_stage import Stage
-from vendors.port.types import RevokeReason, SuspendReason
+from vendors.port.secrets import Pin
+from vendors.port.types import RevokeReason, SuspendReason, Window
 
 ACTOR = acts.Actor("usr_desk")
 
@@ -35,6 +41,10 @@ class Flow:
     query: str = ""
     """Failures of the mock's address."""
     installations: int = 1
+    keypad: str = ""
+    """The digits that room 101's keypad has, all if not given."""
+    spare: bool = False
+    """Whether a second lock system reaches room 101, for outages of the first, which fails alone."""
     expected: tuple[str, ...] = ("active",)
     """The states of the credentials at the end of the undisturbed run."""
     doors: tuple[str, ...] = ("101", "lobby")
@@ -177,6 +187,48 @@ def _paid_on_both_floors(stage: Stage) -> None:
     stage.tell("melmastoon.payment.captured.v1", captured)
 
 
+def _choose(stage: Stage) -> None:
+    """The street door is shared, so digits are eight. The same act id both times, as a client would repeat it."""
+    pin_acts.choose(stage.hotel.tenant_id, stage.memo["key"], Pin("83019264"), ACTOR, "act-choose")
+    stage.settle()
+
+
+def _killed_companion(stage: Stage) -> None:
+    """A companion's card, and a card that takes a lost one's place and kills it. What a card system says in its answer is put
+    into the saga here, since the mock tells keys apart."""
+    _issued(stage)
+    (first,) = stage.keys()
+    window = Window(first.valid_from, first.valid_until)
+    command = acts.IssueCommand(stage.hotel.property_id, tuple(first.rooms), window, "gst_companion", _stay(stage))
+    stage.memo["companion"] = acts.issue(stage.hotel.tenant_id, command, ACTOR, "act-companion").credential_id
+    stage.settle()
+    stage.memo["key"] = first.id
+
+
+def _reissue_killed(stage: Stage) -> None:
+    tenant_id = stage.hotel.tenant_id
+    with tenant(tenant_id):
+        item = Start(
+            flow=companions.FLOW,
+            key=own_key("reissue-killed", stage.memo["key"], _stay(stage)),
+            lane=internal_lane(tenant_id),
+            reservation_id=_stay(stage),
+            args={"by": stage.memo["key"], "keys": [stage.memo["companion"]]},
+        )
+        intake.start(tenant_id, [(item, Cause(correlation_id=_stay(stage)))], clock.now())
+    stage.settle()
+
+
+def _retire_street_door(stage: Stage) -> None:
+    device_acts.decommission_device(stage.hotel.tenant_id, stage.hotel.devices["lobby"], ACTOR)
+    stage.settle()
+
+
+def _retire_room(stage: Stage) -> None:
+    device_acts.decommission_device(stage.hotel.tenant_id, stage.hotel.devices["101"], ACTOR)
+    stage.settle()
+
+
 FLOWS: dict[str, Flow] = {
     "issue": Flow(_confirm),
     "issue with the answer lost": Flow(_confirm, query="lost=1"),
@@ -192,6 +244,8 @@ FLOWS: dict[str, Flow] = {
     "no-show who came after all": Flow(_guest_came, policy={"no_show_suspend_after_hours": 0}),
     "replace": Flow(_remember_key, _replace, expected=("revoked", "active")),
     "revoke by hand": Flow(_remember_key, _take_back, expected=("revoked",), doors=()),
+    "street door out of service": Flow(_remember_key, _retire_street_door, doors=("101",)),
+    "only lock of a room out of service": Flow(_remember_key, _retire_room, expected=("revoked",), doors=()),
     "bulk revoke": Flow(_three_stays, expected=("revoked",) * 3, doors=()),
     "cancelled during issue": Flow(_confirm_and_cancel, _cancelled_while_the_vendor_works, expected=("failed",), doors=()),
     "flagged during issue": Flow(_confirm_and_flag, _flagged_while_the_vendor_works, expected=("suspended",)),
@@ -199,6 +253,19 @@ FLOWS: dict[str, Flow] = {
     "rooms on two installations": Flow(
         _two_houses, installations=2, expected=("active", "active"), doors=("101", "201", "lobby")
     ),
+    "fall-back to another kind in place": Flow(_confirm, keypad="12"),
+    "fall-back to a card at the desk": Flow(
+        _confirm,
+        query="fail=issue&times=9&error=KEY_ISSUE_FAILED&reason=kind_unsupported&retriable=0",
+        policy={"kinds": ["pin_code", "rfid_card"]},
+        expected=("failed", "requested"),
+        doors=(),
+    ),
+    "fall-back to the spare installation, the first key in doubt": Flow(
+        _confirm, query="lost=5&on=issue", spare=True, expected=("failed", "active"), doors=("spare",)
+    ),
+    "digits chosen by staff": Flow(_remember_key, _choose),
+    "companion issued again": Flow(_killed_companion, _reissue_killed, expected=("active", "revoked", "active")),
 }
 
 TTLOCK_FLOWS: dict[str, Flow] = {

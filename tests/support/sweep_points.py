@@ -22,7 +22,10 @@ from typing import Any
 
 import urllib3
 
+from credentials.models import KeyPolicyRow
+from devices.models import LockDevice
 from lockservice.core import wake
+from lockservice.core.tenancy import tenant
 from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.events import registry, validate
 from sagas.events.refusals import EventRefused
@@ -61,7 +64,22 @@ class Site:
         )
         if flow.installations == 2:
             build_hotel(vendor="mock", settings={"url": url}, rooms={"201": new_id("lck")}, into=hotel)
+        if flow.keypad:
+            with tenant(hotel.tenant_id):
+                LockDevice.objects.filter(id=hotel.devices["101"]).update(digits=flow.keypad)
+        if flow.spare:
+            self._add_spare(hotel)
         return hotel
+
+    def _add_spare(self, hotel: Hotel) -> None:
+        """A lock system without failures that reaches room 101 too, and that the policy names for outages."""
+        first = hotel.installation_id
+        build_hotel(vendor="mock", settings={"url": self._place["setting"]}, rooms={"spare": new_id("lck")}, into=hotel)
+        with tenant(hotel.tenant_id):
+            LockDevice.objects.filter(tenant_id=hotel.tenant_id, id=hotel.devices["spare"]).update(rooms=[hotel.rooms["101"]])
+            values = {"fallback_installation_id": hotel.installation_id, "outage_patience_minutes": 0}
+            KeyPolicyRow.objects.create(tenant_id=hotel.tenant_id, property_id=hotel.property_id, values=values)
+        hotel.installation_id = first
 
     def doors(self, hotel: Hotel) -> Doors:
         if self._is_ttlock(hotel):
