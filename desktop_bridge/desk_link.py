@@ -46,10 +46,8 @@ class DeskLink:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Ends `run` soon. Jobs that wait for a card are called off; what is being written is finished first."""
+        """Ends `run` soon. What is being written is finished first; what waits for a card is left for the next start."""
         self._stopped.set()
-        for running in list(self._running.values()):
-            running.called_off.set()
         socket = self._socket
         if socket is not None:
             threading.Thread(target=socket.close, daemon=True).start()
@@ -126,7 +124,7 @@ class DeskLink:
         elif isinstance(message, messages.Refused):
             self._say(f"refused: {message.code}")
             if message.job_id:
-                self._journal.forget(message.job_id)
+                self._journal.drop(message.job_id)
 
     def _offered(self, job: DeskJob) -> None:
         self._journal.take(job)
@@ -170,14 +168,20 @@ class DeskLink:
 
     def _start(self, entry: Entry, act: Callable[[DeskDriver, _Running], DeskResult]) -> None:
         job_id = entry.job.job_id
-        running = _Running(job_id, self._journal, self._send)
+        running = _Running(job_id, self._journal, self._send, self._stopped)
         driver = self._drivers.get(entry.job.vendor)
 
         def work() -> None:
-            no_driver = DeskResult(Outcome.REFUSED, Refusal.NOT_SUPPORTED, "no driver for this vendor")
-            result = act(driver, running) if driver is not None else no_driver
-            self._finish(job_id, result)
-            self._running.pop(job_id, None)
+            result = DeskResult(Outcome.REFUSED, Refusal.NOT_SUPPORTED, "no driver for this vendor")
+            try:
+                if driver is not None:
+                    result = act(driver, running)
+                if result.outcome is not Outcome.CANCELLED or running.called_off.is_set():
+                    self._finish(job_id, result)
+            except OSError as error:  # the journal took nothing: what came of it is found out by reading back
+                self._say(f"{job_id}: cannot be written down ({type(error).__name__})")
+            finally:
+                self._running.pop(job_id, None)
 
         running.thread = threading.Thread(target=work, daemon=True)
         self._running[job_id] = running
@@ -189,11 +193,15 @@ class DeskLink:
         self._send(messages.Result(job_id, result))
 
     def _tell_results(self) -> None:
-        """Says again what the gateway has no receipt for."""
+        """Says again what the gateway has no receipt for. What was only offered is forgotten: it is offered again if wanted."""
         for job_id in self._journal.open_jobs():
             entry = self._journal.find(job_id)
-            if entry is not None and entry.result is not None and job_id not in self._running:
+            if entry is None or job_id in self._running:
+                continue
+            if entry.result is not None:
                 self._send(messages.Result(job_id, entry.result))
+            elif not entry.has_begun:
+                self._journal.drop(job_id)
 
     def _send(self, message: messages.FromDesk) -> None:
         """Sends, or leaves it: what matters is in the journal and is said again on the next connection."""
@@ -209,8 +217,11 @@ class DeskLink:
 class _Running:
     """A job in its thread; the driver's Progress."""
 
-    def __init__(self, job_id: str, journal: Journal, send: Callable[[messages.FromDesk], None]) -> None:
+    def __init__(
+        self, job_id: str, journal: Journal, send: Callable[[messages.FromDesk], None], stopped: threading.Event
+    ) -> None:
         self.called_off = threading.Event()
+        self._stopped = stopped
         self.thread = threading.Thread()
         self._job_id = job_id
         self._journal = journal
@@ -224,4 +235,4 @@ class _Running:
     @property
     def is_called_off(self) -> bool:
         """See vendors.port.relay.Progress."""
-        return self.called_off.is_set()
+        return self.called_off.is_set() or self._stopped.is_set()

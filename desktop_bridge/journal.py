@@ -76,6 +76,12 @@ class Journal:
                 del self._entries[job_id]
                 self._save()
 
+    def drop(self, job_id: str) -> None:
+        """Drops a job the service knows nothing of, or will offer again."""
+        with self._lock:
+            if self._entries.pop(job_id, None) is not None:
+                self._save()
+
     def _change(self, job_id: str, **changes: Any) -> None:
         with self._lock:
             entry = self._entries.get(job_id)

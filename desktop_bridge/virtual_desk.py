@@ -77,7 +77,10 @@ def _token_of(options: argparse.Namespace) -> Callable[[], str]:
     command = shlex.split(options.token_command)
 
     def ask() -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+        try:
+            return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+        except subprocess.SubprocessError as error:
+            raise OSError("the command gave no token") from error
 
     return ask
 

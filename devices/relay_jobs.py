@@ -198,6 +198,8 @@ def finish(desk: RelayDesk, job_id: str, said: DeskResult) -> bool:
     if row.state not in BEGUN or row.desk_id != desk.desk_id:
         return True  # said twice, or of a job that it was offered and not told to begin
     row.state = _ENDS[said.outcome]
+    if row.state == JobRowState.CANCELLED and not row.cancel_wanted:
+        row.state = JobRowState.EXPIRED  # nobody called it off: the desk was told that its time was over
     row.refusal = said.refusal.value if said.refusal is not None else ""
     row.detail = said.detail[:300]
     fields = ["state", "refusal", "detail"]

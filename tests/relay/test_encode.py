@@ -171,6 +171,25 @@ def test_a_desk_killed_while_it_writes_tells_on_its_return_and_one_card_was_made
     assert len(opening) == 1
 
 
+def test_a_desk_restarted_while_a_card_is_awaited_asks_for_it_again(
+    house: House, clerk: Caller, virtual: VirtualDesk, settings: Any
+) -> None:
+    settings.RETRY_SCALE = 0.3
+    house.hand(automatic=False)
+    key = booked(house)
+    with working(house):
+        assert encode(clerk, key).status_code == 202
+        _until_stage(house, "awaiting_card")
+        virtual.stop()
+        virtual.start()
+        _until_state(house, "refused")  # the first turn: nothing had been written
+        _wait(lambda: len(jobs(house)) == 2, "it is not asked for again")
+        uid = house.place()
+        until(clerk, key, "active", within_s=40)
+    assert [job.state for job in jobs(house)] == ["refused", "done"]
+    assert house.shown("101", uid) == "ok"
+
+
 def test_a_lost_card_is_dead_once_the_new_one_was_used_and_the_companion_is_named(
     house: House, clerk: Caller, virtual: VirtualDesk
 ) -> None:

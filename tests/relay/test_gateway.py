@@ -282,6 +282,18 @@ def test_a_job_no_desk_took_up_expires(scripted: Callable[..., ScriptedDesk], ho
     assert desk.hear("go", "cancel")["type"] == "cancel"
 
 
+def test_a_job_whose_time_ends_at_the_desk_has_expired_and_was_not_called_off(
+    scripted: Callable[..., ScriptedDesk], house: House
+) -> None:
+    desk, relay = scripted(), relay_of(house)
+    job_id = relay.submit(job(timeout_s=1.5)).job_id
+    desk.begin()
+    assert desk.hear("cancel")["jobId"] == job_id
+    desk.say("result", jobId=job_id, outcome="cancelled", detail="", body={})
+    desk.hear("taken")
+    assert relay.await_end(job_id, 0).state is JobState.EXPIRED
+
+
 def test_a_killed_gateway_loses_no_job(house: House, tmp_path: Any) -> None:
     relay = relay_of(house)
     first = GatewayProcess()

@@ -69,6 +69,10 @@ from .refs import entry_in, entry_ref
 from .settings import CARD_FORMATS, Settings
 
 SIGNATURE_HEADER = "x-webhook-signature"
+GIVING = frozenset({"enrol", "change", "wake"})
+TAKING = {"revoke": "withdraw", "suspend": "rest"}
+AFTER = "-after"
+"""What a token's verb ends with whose job must end before its own verb can begin."""
 
 
 class ControllerPort:
@@ -104,15 +108,13 @@ class ControllerPort:
         return self._changed(self._desk.hand_over(replace(job, key=update_key(request)), meta), doors, "update")
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
-        """Takes the credential's lines out of the lists, by its tag where the reference was lost with an answer."""
-        for job in self._desk.of_credential(handle.credential_id):
-            if job.action == "enrol" and job.state is JobState.WAITING:
-                self._desk.call_off(job)
-        return self._do("withdraw", "revoke", handle, meta)
+        """Takes the credential's lines out of the lists, by its tag where the reference was lost with an answer. DEFERRED while
+        a desk may still enter one."""
+        return self._take_away("revoke", handle, meta)
 
     def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
-        """Lets the lines rest: they stay in the lists and open nothing."""
-        return self._do("rest", "suspend", handle, meta)
+        """Lets the lines rest: they stay in the lists and open nothing. DEFERRED as a revoke is."""
+        return self._take_away("suspend", handle, meta)
 
     def unsuspend_credential(self, handle: CredentialHandle, meta: CallMeta) -> CallResult:
         """Wakes the lines, within the handle's window. Raises CredentialExpired when that is over."""
@@ -123,6 +125,8 @@ class ControllerPort:
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
         """Asks how a job stands by now. What ended without effect is a refusal of each door, so that a repeat starts anew."""
         verb, job_id = open_token(resume_token)
+        if verb.endswith(AFTER):
+            return self._take_away(verb.removesuffix(AFTER), handle, meta)
         standing = self._desk.look(job_id, meta)
         if standing.has_failed:
             error = of_standing(standing, revoking=verb == "revoke")
@@ -192,9 +196,37 @@ class ControllerPort:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("a record lacks a part") from error
 
-    def _do(self, action: str, verb: str, handle: CredentialHandle, meta: CallMeta) -> CallResult:
+    def _take_away(self, verb: str, handle: CredentialHandle, meta: CallMeta) -> CallResult:
+        """Ends what may still give the key to these doors, and takes it away then: a card laid down afterwards would bring it
+        back. A desk out of reach may do so; the key is taken away all the same, and again once that desk has spoken."""
+        for job in self._giving(handle):
+            self._desk.call_off(job)
+        first = next((job for job in self._giving(handle) if job.is_underway), None)
+        if first is not None:
+            self._desk.stay(first, meta)
+        still = self._giving(handle)
+        underway = next((job for job in still if job.is_underway), None)
+        if underway is not None:
+            waiting = pending(underway, handle.doors) or ()
+            return CallResult(waiting, calls=1, resume_token=token_of(verb + AFTER, underway))
+        lost = [job for job in still if job.state is JobState.LOST]
+        result = self._do(TAKING[verb], verb, handle, meta, before=tuple(job.job_id for job in lost))
+        if not lost:
+            return result
+        token = token_of(verb + AFTER, lost[0]) if result.resume_token is not None else None
+        return replace(result, doors=tuple(_in_doubt(item, lost[0], handle.doors) for item in result.doors), resume_token=token)
+
+    def _giving(self, handle: CredentialHandle) -> list[JobStanding]:
+        """Returns the open jobs that may yet let the credential open one of the handle's doors."""
+        wanted = {door.device_id for door in handle.doors}
+        jobs = self._desk.of_credential(handle.credential_id)
+        return [job for job in jobs if job.is_open and job.action in GIVING and wanted & set(job.doors)]
+
+    def _do(self, action: str, verb: str, handle: CredentialHandle, meta: CallMeta, before: tuple[str, ...] = ()) -> CallResult:
         body = self._body(handle.credential_id, handle.kind, handle.window, meta) | {"doors": _rows(handle.doors)}
         job = self._job(action, verb, handle.credential_id, body, handle.doors, meta, handle.window)
+        if before:
+            job = replace(job, key=job_key(verb, job.key, *before))
         return self._changed(self._desk.hand_over(job, meta), handle.doors, verb)
 
     def _job(
@@ -269,6 +301,14 @@ def _at_door(door: Door, row: Mapping[str, Any] | None, *, revoking: bool) -> Do
         return failed(door, error)
     entry = (row or {}).get("entry")
     return DoorResult(door.device_id, Outcome.DONE, ref=entry_ref(str(entry)) if entry else None)
+
+
+def _in_doubt(item: DoorResult, lost: JobStanding, doors: Sequence[Door]) -> DoorResult:
+    """What was done at a door is not the last word while a lost desk may still do otherwise."""
+    if item.outcome is not Outcome.DONE:
+        return item
+    doubtful = pending(lost, [door for door in doors if door.device_id == item.device_id])
+    return doubtful[0] if doubtful else item
 
 
 def _rows(doors: Sequence[Door]) -> list[dict[str, str]]:

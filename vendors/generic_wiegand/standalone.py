@@ -94,15 +94,16 @@ class StandalonePort:
         jobs = [
             job for job in self._desk.of_credential(handle.credential_id) if job.action == ENCODE and wanted & set(job.doors)
         ]
-        if any(job.is_open for job in jobs):
-            self._context.limiter.acquire(1, meta.priority)
+        open_count = sum(job.is_open for job in jobs)
+        if open_count:
+            self._context.limiter.acquire(open_count, meta.priority)
         jobs = [self._desk.stay(self._desk.call_off(job), meta) for job in jobs]
         underway = next((job for job in jobs if job.is_underway), None)
         results = tuple(
             self._dying(handle, door, [job for job in jobs if door.device_id in job.doors]) for door in handle.doors
         )
         token = token_of("revoke", underway) if underway is not None else None
-        return CallResult(results, calls=len(jobs), resume_token=token)
+        return CallResult(results, calls=open_count, resume_token=token)
 
     def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Tells that nothing at the door changes, and until when: no lock can be told."""
