@@ -107,6 +107,21 @@ def test_a_mistake_of_the_adapter_is_told_by_its_kind_and_place_only() -> None:
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "error", [ValueError(TEXT), KeyError(TEXT), KeyIssueFailed("leaky", TEXT)], ids=lambda e: type(e).__name__
+)
+def test_an_adapter_that_cannot_be_built_quotes_no_secret_either(error: Exception) -> None:
+    def build(_values: Any) -> Any:
+        raise error
+
+    held = HeldSecrets.given({"api_key": Token(SECRET), "connector_key": Token(CERT)})
+    with pytest.raises((LockError, AdapterFault)) as caught:
+        BoundaryPort(Opening("leaky", held, build)).list_devices("ppt_1")
+    told = "".join(traceback.format_exception(caught.value))
+    assert MASK in str(caught.value)
+    assert not [spelling for spelling in SPELLINGS if spelling in told]
+
+
 def test_what_was_handed_to_the_call_is_as_secret_as_what_the_installation_holds() -> None:
     door = Door(device_id="lck_1", external_id="1", label="12", ref=VendorRef("ref of the door"))
     window = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))

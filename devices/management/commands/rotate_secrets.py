@@ -87,7 +87,7 @@ class Command(BaseCommand):
         if options["roll_back"]:
             self._tell(secret_rotation.roll_back(tenant_id, installation_id))
         if options["secret"]:
-            values = _read_values(options["secret"])
+            values = read_values(options["secret"])
             self._tell(
                 secret_rotation.rotate(
                     tenant_id,
@@ -165,7 +165,7 @@ def _split(item: str) -> tuple[str, str]:
     return name, source
 
 
-def _read_values(items: list[str]) -> dict[str, Token]:
+def read_values(items: list[str]) -> dict[str, Token]:
     """Reads each new value whole, without the line end that editors add."""
     pairs = [_split(item) for item in items]
     if sum(source == "-" for _, source in pairs) > 1:

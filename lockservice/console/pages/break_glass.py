@@ -141,7 +141,7 @@ class BreakGlassAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("agreed"))
     def agreed_cell(self, row: Any) -> str:
-        return f"{row.agreed} / {break_glass.APPROVALS}"
+        return cells.code(f"{row.agreed} / {break_glass.APPROVALS}")
 
     @admin.display(description=_("asked"), ordering="requested_at")
     def at_cell(self, row: Any) -> str:
