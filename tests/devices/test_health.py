@@ -305,6 +305,9 @@ def test_a_ttlock_clock_thirty_minutes_off_opens_no_minute_outside_of_the_stay(
     settle(hotel)
     (key,) = keys(hotel)
     assert (key.state, [warning["code"] for warning in key.warnings]) == ("active", ["CLOCK_SKEW"])
+    with tenant(hotel.tenant_id):
+        issued = OutboxEvent.objects.get(tenant_id=hotel.tenant_id, ordering_key=key.id, subject__contains=".issued.")
+    assert [warning["code"] for warning in json.loads(bytes(issued.body))["data"]["warnings"]] == ["CLOCK_SKEW"]
     pin = pin_of(hotel, key)
 
     def opens(at: datetime) -> bool:
