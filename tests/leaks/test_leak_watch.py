@@ -36,6 +36,8 @@ LEAKS = {
     "warning": "import warnings; warnings.warn(marked.token())",
     "drawn at a marked keypad": "print('code', '479479774')",
     "unmarked but noted": "print(marked.plant('0123456789abcdef0123456789abcdef'))",
+    "unmarked in an address": "print('GET /keys/' + marked.plant('5555666677778888aaaabbbb') + '/doors?ref=1')",
+    "unmarked with other signs": "print('ref=' + marked.plant('a1/b2+c3-d4{e5}:f6=='))",
     "process log": "import os, pathlib; (pathlib.Path(os.environ['MELMASTOON_LOCAL']) / 'log' / 'web.log').write_text(marked.token())",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import psycopg
@@ -18,7 +19,7 @@ from lockservice.embedded import postgres, valkey
 from lockservice.embedded.local import LocalDirectory
 from tests.support.marked import Marks
 
-_WORD = re.compile(rb"[\w.+/=~-]{12,}")
+_WORD = re.compile(rb"\w{12,}")
 _CHUNK = 8 * 2**20
 _OVERLAP = 4096
 
@@ -39,9 +40,18 @@ def in_text(marks: Marks, exact: frozenset[str], text: str | bytes, place: str) 
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     spans = [found.span() for found in marks.compiled.finditer(data)]
     if exact:
-        wanted = {value.encode() for value in exact}
-        spans += [found.span() for found in _WORD.finditer(data) if found[0].strip(b".=") in wanted or found[0] in wanted]
+        words, others = _split(exact)
+        spans += [found.span() for found in _WORD.finditer(data) if found[0] in words]
+        spans += [(start, start + len(value)) for value in others if (start := data.find(value)) >= 0]
     return [Leak(place, _around(data, *span)) for span in spans[:5]]
+
+
+@lru_cache(maxsize=4)
+def _split(exact: frozenset[str]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+    """Tells values that stand as one word in any text from those with other signs in them."""
+    values = {value.encode() for value in exact}
+    words = frozenset(value for value in values if _WORD.fullmatch(value))
+    return words, tuple(sorted(values - words))
 
 
 def in_file(marks: Marks, exact: frozenset[str], file: Path, start: int = 0) -> tuple[list[Leak], int]:
