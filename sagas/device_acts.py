@@ -44,12 +44,14 @@ def decommission_device(tenant_id: str, device_id: str, actor: Actor) -> Decommi
     Refused: NOT_FOUND.
     """
     with tenancy.tenant(tenant_id):
-        row = LockDevice.objects.select_for_update(of=("self",)).filter(tenant_id=tenant_id, id=device_id).first()
-        if row is None:
+        known = LockDevice.objects.filter(tenant_id=tenant_id, id=device_id).values_list("installation_id", flat=True).first()
+        if known is None:
             raise Refused("NOT_FOUND", "no such lock")
+        # The lock system before its locks, as where the whole of it goes.
+        installation = VendorInstallation.objects.select_for_update().get(tenant_id=tenant_id, id=known)
+        row = LockDevice.objects.select_for_update(of=("self",)).get(tenant_id=tenant_id, id=device_id)
         if row.decommissioned_at is not None:
             return Decommissioned((row.id,), _saga_of(tenant_id, row.id), None, is_new=False)
-        installation = VendorInstallation.objects.select_for_update().get(tenant_id=tenant_id, id=row.installation_id)
         _retire([row], actor)
         return _start(installation, [row], row.id, actor)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from credentials import locks
 from credentials.house import House, house
-from credentials.lifecycle import LIVE
+from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import follow_booking, issue_key, revoke_key, update_key
+from sagas.flows import follow_booking, issue_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -55,6 +55,8 @@ def run_page(batch: KeyBatch, work: Work) -> None:
 def _leave(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> None:
     """Brings the key to the locks that are left. A room without any goes to another lock system, or a person is told."""
     kept, lost = _sort_rooms(key)
+    lost = _without_company(key, lost)
+    rests = _why_at_rest(key)  # before it ends, which calls a resume off
     if kept or not key.rooms:
         saga_key = own_key("decommission", work.id, key.id, str(work.args.get("round", 1)))
         update_key.begin(batch, place, key, saga_key, work.cause, rooms=kept, areas=tuple(key.areas))
@@ -62,7 +64,7 @@ def _leave(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Non
         _end(batch, key, work)
     is_open = bool(locks.open_properties(key.tenant_id, [key.property_id])) if lost else False
     for home, rooms in _homes(key, lost).items() if is_open else ():
-        _move(batch, place, key, home, rooms, work)
+        _move(batch, place, key, home, rooms, work, rests)
         lost = tuple(room for room in lost if room not in rooms)
     if lost:
         batch.alerts.append(
@@ -79,6 +81,27 @@ def _sort_rooms(key: KeyCredential) -> tuple[tuple[str, ...], tuple[str, ...]]:
     devices = selectors.property_devices(key.tenant_id, key.property_id)
     here = {room for d in devices if d.installation_id == key.installation_id and not d.shared for room in d.rooms}
     return tuple(r for r in key.rooms if r in here), tuple(r for r in key.rooms if r not in here)
+
+
+def _without_company(key: KeyCredential, rooms: tuple[str, ...]) -> tuple[str, ...]:
+    """Leaves out the rooms that the stay's same key opens at another lock system already: one more there would be a second
+    live key, and where a new one starts the stay it would end the one the guest has."""
+    if key.reservation_id is None:
+        return rooms
+    active = [facts.id for facts in selectors.property_installations(key.tenant_id, key.property_id)]
+    others = KeyCredential.objects.filter(
+        tenant_id=key.tenant_id, reservation_id=key.reservation_id, incarnation=key.incarnation, ordinal=key.ordinal,
+        installation_id__in=[here for here in active if here != key.installation_id], state__in=sorted(LIVE),
+    )  # fmt: skip
+    open_elsewhere = {room for named in others.values_list("rooms", flat=True) for room in named}
+    return tuple(room for room in rooms if room not in open_elsewhere)
+
+
+def _why_at_rest(key: KeyCredential) -> str:
+    """Returns why the key's successor must rest: it rests itself and nobody wakes it, or it was to rest once it is there."""
+    if key.state == State.SUSPENDED:
+        return "" if key.resuming else key.suspend_reason
+    return rest_key.waiting_to_rest(key.tenant_id, [key.id]).get(key.id, "")
 
 
 def _homes(key: KeyCredential, rooms: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -101,7 +124,7 @@ def _end(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
     revoke_key.begin(batch, key, RevokeReason.SECURITY, saga_key, work.cause, trigger=TRIGGER)
 
 
-def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: tuple[str, ...], work: Work) -> None:
+def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: tuple[str, ...], work: Work, rests: str) -> None:
     """Issues what the key opened at another lock system, at rest if the key rested; tells whom the guest must see for it."""
     facts = selectors.installation(key.tenant_id, home)
     batch.flush()
@@ -118,9 +141,9 @@ def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: t
     if key.state not in LIVE:
         key.replaced_by = successor.id
         batch.touch(key)
-    if key.suspend_reason:
+    if rests:
         saga_key = own_key("decommission-rest", work.id, successor.id)
-        follow_booking.suspend_soon(batch, successor, SuspendReason(key.suspend_reason), saga_key, work.cause)
+        follow_booking.suspend_soon(batch, successor, SuspendReason(rests), saga_key, work.cause)
     needs_desk = successor.kind in {kind.value for kind in adapters.manifest(facts.vendor).desk_kinds}
     detail = "she must fetch it at the desk" if needs_desk else "it goes to her as usual"
     batch.alerts.append(

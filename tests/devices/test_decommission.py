@@ -12,15 +12,17 @@ from django.core.management import CommandError, call_command
 from devices import health_poll, secret_due, selectors
 from devices.models import LockDevice, SecretDue, VendorInstallation, WebhookAddress
 from lockservice.core.tenancy import tenant
-from sagas import device_acts
+from sagas import acts, device_acts
 from sagas.acts import Actor, Refused
 from sagas.flows import read_log
 from sagas.models import Alert, OutboxEvent, Saga
 from tests.flows.conftest import alerts, doors, events, keys, make_hotel, pin_of, sagas
+from tests.flows.test_fall_back import open_breaker
 from tests.support.hotel import Hotel, build_hotel
 from tests.support.mock_locks import MockLocks
 from tests.support.push_site import own_secrets
 from vendors.port.ids import new_id
+from vendors.port.types import SuspendReason
 
 Settle = Callable[..., int]
 MANAGER = Actor("usr_manager")
@@ -161,6 +163,61 @@ def test_a_key_at_rest_rests_at_the_other_lock_system_too(place: Hotel, other: M
     before, after = keys(place, stay)
     assert (before.state, after.state, after.suspend_reason) == ("revoked", "suspended", "fraud_review")
     assert not other.opens(new, pin_of(place, after))
+
+
+def _second_system(place: Hotel, other: MockLocks) -> tuple[str, str]:
+    """Puts up another lock system with a lock at 101 of its own; returns its id and the lock's external id."""
+    first = place.installation_id
+    build_hotel(vendor="mock", settings={"url": other.setting}, secrets=own_secrets(), rooms={}, shared={}, into=place)
+    with tenant(place.tenant_id):
+        second = VendorInstallation.objects.exclude(id=first).get(tenant_id=place.tenant_id)
+    return second.id, _second_lock(place, "101", installation_id=second.id)
+
+
+def test_a_key_about_to_be_woken_opens_at_the_other_lock_system(place: Hotel, other: MockLocks, settle: Settle) -> None:
+    stay = _book(place, settle, "101")
+    (key,) = keys(place, stay)
+    acts.suspend(place.tenant_id, key.id, SuspendReason.MANUAL, MANAGER, acts.new_act_id())
+    settle(place)
+    _, new = _second_system(place, other)
+    acts.unsuspend(place.tenant_id, key.id, MANAGER, acts.new_act_id())
+    _retire(place, "101")
+    settle(place, now=True, rounds=4)
+    before, after = keys(place, stay)
+    assert (before.state, after.state) == ("revoked", "active")
+    assert other.opens(new, pin_of(place, after))
+
+
+def test_a_key_that_was_to_rest_once_it_is_there_rests_at_the_other_lock_system(
+    place: Hotel, other: MockLocks, settle: Settle
+) -> None:
+    open_breaker(place)  # nothing is given at the first one
+    stay = _book(place, settle, "101")
+    place.tell("booking.fraud_flagged", place.booking(stay, 2, ["101"], status="fraud_flagged"))
+    settle(place)
+    assert [key.state for key in keys(place, stay)] == ["requested"]
+    _, new = _second_system(place, other)
+    _retire(place, "101")
+    settle(place, now=True, rounds=4)
+    before, after = keys(place, stay)
+    assert (before.state, after.state, after.suspend_reason) == ("failed", "suspended", "fraud_review")
+    assert not other.opens(new, pin_of(place, after))
+
+
+def test_a_guest_with_a_key_at_both_lock_systems_of_her_room_keeps_the_other_one_and_gets_no_second(
+    place: Hotel, locks: MockLocks, other: MockLocks, settle: Settle
+) -> None:
+    second, new = _second_system(place, other)
+    stay = _book(place, settle, "101")
+    mine = next(key for key in keys(place, stay) if key.installation_id == second)
+    _retire(place, "101")
+    settle(place, now=True, rounds=4)
+    assert sorted((key.installation_id == second, key.state) for key in keys(place, stay)) == [
+        (False, "revoked"), (True, "active"),
+    ]  # fmt: skip
+    assert other.opens(new, pin_of(place, mine))
+    assert len(other.keys_at(new)) == 1
+    assert alerts(place) == []
 
 
 def test_the_same_act_again_and_a_walk_that_was_killed_change_nothing_more(
