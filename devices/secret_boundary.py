@@ -158,11 +158,21 @@ class BoundaryPort:
         """Opens the settings and builds; a key service that failed is left alone for a while, or callers would queue up."""
         if self._failed is not None and time.monotonic() - self._failed[1] < PAUSE_S:
             raise KeyUnavailable(str(self._failed[0]), retriable=self._failed[0].retriable)
+        fault: Exception
         try:
             return self._opening.build(values)
         except KeyUnavailable as error:
             self._failed = (error, time.monotonic())
             raise
+        except (SealBroken, StoreUnavailable, SecretMissing):
+            raise
+        except LockError as error:
+            fault = cleaned(error, _spellings(values.values()))
+        except Exception as error:  # noqa: BLE001 - what cannot read a secret may quote it
+            text = clean(str(error), _spellings(values.values()))
+            fault = ValueError(text) if isinstance(error, ValueError) else AdapterFault(f"{type(error).__name__}: {text}")
+            fault.__traceback__ = error.__traceback__
+        raise fault  # outside of the handler, as in _call
 
 
 def cleaned(error: LockError, known: Iterable[str]) -> LockError:

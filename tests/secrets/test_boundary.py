@@ -117,8 +117,9 @@ def test_an_adapter_that_cannot_be_built_quotes_no_secret_either(error: Exceptio
     held = HeldSecrets.given({"api_key": Token(SECRET), "connector_key": Token(CERT)})
     with pytest.raises((LockError, AdapterFault)) as caught:
         BoundaryPort(Opening("leaky", held, build)).list_devices("ppt_1")
-    told = "".join(traceback.format_exception(caught.value))
-    assert MASK in str(caught.value)
+    words = getattr(caught.value, "vendor_message", str(caught.value))
+    told = words + "".join(traceback.format_exception(caught.value))
+    assert MASK in words
     assert not [spelling for spelling in SPELLINGS if spelling in told]
 
 
