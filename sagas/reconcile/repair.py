@@ -41,6 +41,7 @@ RULES: dict[Kind, str] = {
 
 
 _CLOSED = "not an open finding"
+REPAIRS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +57,43 @@ class _LeftAlone(Exception):
 
 
 def repair(tenant_id: str, finding_id: int, cause: Cause | None = None) -> Asked:
-    """Starts the repair of an open finding as its kind's rule says. Its own transaction; does nothing twice while it runs."""
+    """Starts the repair of an open finding as its kind's rule says. Its own transaction; does nothing twice while it runs.
+
+    Without a `cause`, which a person has, a finding is repaired REPAIRS_MAX times at most: what comes back each night is no
+    matter for a rule.
+    """
     with tenancy.tenant(tenant_id):
-        plain = Finding.objects.filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
-        if plain is None:
-            return Asked(False, _CLOSED)
-        act = _ACTS.get(Kind(plain.kind))
-        if act is None or not plain.credential_id:
-            return Asked(False, RULES[Kind(plain.kind)])
-        batch = _locked(tenant_id, plain.credential_id)
-        # After the key's lock, as everywhere: the reservation, the credential, then what hangs on them.
-        row = Finding.objects.select_for_update().filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
-        if row is None:
-            return Asked(False, _CLOSED)
-        key = batch.keys.get(row.credential_id)
-        if key is None or key.id in ledger.busy_credentials(tenant_id, [row.credential_id]):
-            return Asked(False, "the key is on its way")
         try:
-            door, priority, operation = act(batch, key, row)
+            _start(tenant_id, finding_id, cause)
         except _LeftAlone as left:
             return Asked(False, str(left))
-        _launch(batch, key, door, row, priority, operation, cause or Cause(correlation_id=key.reservation_id or key.id))
-        batch.flush()
-        row.repair_asked_at = batch.now
-        row.save()
     return Asked(True)
+
+
+def _start(tenant_id: str, finding_id: int, cause: Cause | None) -> None:
+    """Raises _LeftAlone where nothing may be started; nothing was written then."""
+    plain = Finding.objects.filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
+    if plain is None:
+        raise _LeftAlone(_CLOSED)
+    act = _ACTS.get(Kind(plain.kind))
+    if act is None or not plain.credential_id:
+        raise _LeftAlone(RULES[Kind(plain.kind)])
+    batch = _locked(tenant_id, plain.credential_id)
+    # After the key's lock, as everywhere: the reservation, the credential, then what hangs on them.
+    row = Finding.objects.select_for_update().filter(tenant_id=tenant_id, id=finding_id, status=OPEN).first()
+    if row is None:
+        raise _LeftAlone(_CLOSED)
+    if cause is None and row.repairs_count >= REPAIRS_MAX:
+        raise _LeftAlone(f"it came back after {REPAIRS_MAX} repairs; a person decides")
+    key = batch.keys.get(row.credential_id)
+    if key is None or key.id in ledger.busy_credentials(tenant_id, [row.credential_id]):
+        raise _LeftAlone("the key is on its way")
+    door, priority, operation = act(batch, key, row)
+    _launch(batch, key, door, row, priority, operation, cause or Cause(correlation_id=key.reservation_id or key.id))
+    batch.flush()
+    row.repair_asked_at = batch.now
+    row.repairs_count += 1
+    row.save()
 
 
 def is_repairable(row: Finding) -> bool:

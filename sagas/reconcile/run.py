@@ -323,9 +323,10 @@ class _Comparison:
             turns.renew(self._turn)
             now = clock.now()
             row.status, row.outcome, row.detail, row.finished_at = status, outcome, detail[:300], now
-            row.save()
             sightings.forget(self._tenant_id, row.pk)
+            self._close_retired(row, now)
             self._forget_old(now)
+            row.save()
             strangers_count = int(row.counts.get(Kind.STRANGER, 0))
             if strangers_count:
                 findings.tell_of_strangers(self._tenant_id, row.property_id, row.installation_id, row.pk, strangers_count, now)
@@ -335,6 +336,14 @@ class _Comparison:
                     f"{row.vendor} was not compared to its end: {outcome} {detail}", findings.RUNBOOK, row.property_id,
                 )  # fmt: skip
                 raise_alerts(self._tenant_id, [alert], now)
+
+    def _close_retired(self, row: ReconcileRun, now: datetime) -> None:
+        """Closes the findings of locks that are no longer in use: nobody compares them any more."""
+        here = {d.id for d in property_devices(self._tenant_id, row.property_id) if d.installation_id == row.installation_id}
+        left = Finding.objects.filter(tenant_id=self._tenant_id, installation_id=row.installation_id)
+        for finding in left.exclude(status=findings.RESOLVED).exclude(device_id__in=here).order_by("id"):
+            findings.resolve(finding, "retired", now)
+            row.resolved_count += 1
 
     def _forget_old(self, now: datetime) -> None:
         """Drops runs of three months ago, and findings that were closed a year ago."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from credentials.models import PinSlot
+from devices import selectors
+from devices.models import LockDevice
 from lockservice.core import crypto
 from lockservice.core.tenancy import tenant
 from sagas import acts
@@ -192,6 +194,29 @@ def test_a_repair_is_not_started_twice_while_it_runs(hotel: Hotel, locks: MockLo
     settle(hotel)
     assert len(locks.keys_at(hotel.doors["101"])) == 1
     assert locks.created_at(hotel.doors["101"]) == 2
+
+
+def test_what_comes_back_after_every_repair_is_left_to_a_person(hotel: Hotel, locks: MockLocks, hands: Hands) -> None:
+    book(hotel, "101")
+    for _ in range(3):
+        hands.drop("101")
+        assert look(hotel, repairs=True).repairs_count == 1
+        settle(hotel)
+    hands.drop("101")
+    assert look(hotel, repairs=True).repairs_count == 0
+    assert locks.keys_at(hotel.doors["101"]) == []
+    assert [(row.kind, row.repairs_count) for row in found(hotel)] == [("missing", 3)]
+
+
+def test_findings_of_a_lock_that_went_out_of_use_are_closed(hotel: Hotel, hands: Hands) -> None:
+    hands.plant("101", "904512")
+    look(hotel)
+    with tenant(hotel.tenant_id):
+        LockDevice.objects.filter(tenant_id=hotel.tenant_id, id=hotel.devices["101"]).update(active=False)
+    selectors.forget()
+    report = look(hotel)
+    assert (report.counts, report.resolved_count) == ({}, 1)
+    assert [row.resolution for row in found(hotel, "resolved")] == ["retired"]
 
 
 def test_a_strangers_digits_are_not_given_to_a_guest(hotel: Hotel, hands: Hands) -> None:

@@ -62,6 +62,7 @@ RESOLUTIONS = {
     "adopted": _("adopted"),
     "removed": _("its removal was asked for"),
     "known": _("known"),
+    "retired": _("the lock is no longer in use"),
 }
 OWNERS = {
     "stay": _("a guest's"),
