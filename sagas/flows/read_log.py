@@ -16,18 +16,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
+import structlog
+from django.db import InterfaceError, OperationalError, connection
 
-from devices import adapters, breaker, breaker_rules, call_counts, lane_hold, read_back
+from devices import adapters, breaker, breaker_rules, call_counts, lane_hold, read_back, webhooks
 from devices.models import RecordPoll, WebhookAddress
 from devices.selectors import DeviceFacts, InstallationFacts, devices, installation, lane_of, property_devices
 from lockservice.core import clock, tenancy
+from sagas.alerts import NewAlert, raise_alerts
 from sagas.flows import note_attempts
 from sagas.flows.note_attempts import Place
 from vendors.port.errors import DeviceNotPaired, LockError, Reason
 from vendors.port.manifest import LaneRule
 from vendors.port.protocol import Records, Webhook
 from vendors.port.types import AccessRecord
+
+log = structlog.get_logger(__name__)
 
 INTERVAL_S = 900.0
 PUSHED_INTERVAL_S = 86_400.0
@@ -52,7 +56,7 @@ LEASE_S = 300.0
 @dataclass(slots=True)
 class Report:
     """What a reading did. outcome: read, or why not: gone, inactive, breaker, quota, settings, no_log, busy, throttled,
-    unreachable, unknown_lock."""
+    unreachable, unknown_lock, bug."""
 
     tenant_id: str
     device_id: str
@@ -77,15 +81,20 @@ class _Target:
     now: datetime
 
 
-def read_due(max_s: float = MAX_S, only: Sequence[str] | None = None) -> list[Report]:
+def read_due(max_s: float = MAX_S, only: Sequence[str] | None = None, *, hinted: bool = False) -> list[Report]:
     """Reads the logs that are due, for about `max_s` seconds. Any number of processes may do so at once.
 
-    `only` restricts it to installations of the given ids.
+    `only` restricts it to installations of the given ids, `hinted` to locks whose log a push waits for.
     """
     ends = time.monotonic() + max_s
     reports = []
-    while time.monotonic() < ends and (claimed := _claim(only)) is not None:
-        report = read(*claimed)
+    while time.monotonic() < ends and (claimed := _claim(only, hinted=hinted)) is not None:
+        try:
+            report = read(*claimed)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one log we cannot read must not stop its neighbours
+            report = _bug(*claimed, error)
         _finish(report)
         reports.append(report)
     return reports
@@ -112,6 +121,18 @@ def read(tenant_id: str, device_id: str) -> Report:
     report.pause_s = _pause_s(target, report, PUSHED_INTERVAL_S if is_pushed else INTERVAL_S)
     _write(target, report, records)
     return report
+
+
+def _bug(tenant_id: str, device_id: str, error: Exception) -> Report:
+    """Our bug, or a vendor's answer that no adapter foresaw: told once, and tried again tomorrow."""
+    log.error("log.bug", device=device_id, exc_info=error)
+    alert = NewAlert(
+        f"bug:log:{device_id}", "INTERNAL_ERROR", "critical", "a lock's log could not be read for an error of ours",
+        webhooks.RUNBOOK,
+    )  # fmt: skip
+    with tenancy.tenant(tenant_id):
+        raise_alerts(tenant_id, [alert], clock.now())
+    return Report(tenant_id, device_id, "bug", pause_s=UNLOGGED_INTERVAL_S)
 
 
 def _target(report: Report) -> _Target | None:
@@ -229,7 +250,7 @@ def _write(target: _Target, report: Report, records: list[AccessRecord] | None) 
         breaker.note(target.tenant_id, report.said, now, _real_now())
 
 
-def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
+def _claim(only: Sequence[str] | None, *, hinted: bool) -> tuple[str, str] | None:
     """Takes the lock whose log is due for longest; those a push waits for come first."""
     names = list(only) if only is not None else None
     with tenancy.queues(), connection.cursor() as cursor:
@@ -237,9 +258,10 @@ def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
             "UPDATE devices_recordpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
             " SELECT id FROM devices_recordpoll WHERE due_at <= clock_timestamp()"
             " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
-            " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) ORDER BY hinted DESC, due_at LIMIT 1"
+            " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) AND (hinted OR NOT %s)"
+            " ORDER BY hinted DESC, due_at LIMIT 1"
             " FOR UPDATE SKIP LOCKED) RETURNING tenant_id, device_id",
-            [LEASE_S, names, names],
+            [LEASE_S, names, names, hinted],
         )
         found: tuple[str, str] | None = cursor.fetchone()
     return found

@@ -10,7 +10,7 @@ from django.conf import settings
 from devices import health_poll
 from lockservice.celery import app
 from sagas import tasks
-from sagas.flows import take_webhook
+from sagas.flows import read_log, take_webhook
 from sagas.management.commands import run_sagas
 
 
@@ -38,3 +38,9 @@ def test_the_wake_up_of_a_push_is_the_schedulers_task_and_run_sagas_needs_neithe
     assert tasks.take_due is take_webhook.take_due
     assert run_sagas.take_due is take_webhook.take_due
     assert "take_due()" in inspect.getsource(run_sagas._keep_house)
+
+
+def test_run_sagas_asks_back_without_the_scheduler() -> None:
+    assert run_sagas.read_due is read_log.read_due
+    assert "hinted=True" in inspect.getsource(run_sagas._ask_back)
+    assert "_ask_back" in inspect.getsource(run_sagas.Command.handle)

@@ -14,7 +14,7 @@ from lockservice.core.tenancy import queues, tenant
 from sagas.flows import read_log
 from sagas.flows.settle_plan import issue_call_key
 from tests.api.conftest import web
-from tests.flows.conftest import keys, make_hotel, pin_of
+from tests.flows.conftest import alerts, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
 from tests.support.push_site import Site, own_secrets
@@ -199,6 +199,31 @@ def test_two_workers_at_once_write_an_attempt_once(site: Site, doors: MockLocks)
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(read, range(8))) == 5
     assert (_told(site), len(site.attempts())) == (["audit.attempt.v1"] * 5, 5)
+
+
+def test_a_log_that_makes_no_sense_stops_no_other_and_ends_with_a_person(site: Site, doors: MockLocks) -> None:
+    _try(doors, site, "102")
+    with queues():
+        RecordPoll.objects.filter(tenant_id=site.hotel.tenant_id, device_id=site.hotel.devices["101"]).update(
+            read_until=datetime.min.replace(tzinfo=UTC) + timedelta(minutes=1)  # no span can be made of this
+        )
+    _make_due(site)
+    reports = {report.device_id: report.outcome for report in site.read_due()}
+    assert reports[site.hotel.devices["101"]] == "bug"
+    assert reports[site.hotel.devices["102"]] == "read"
+    assert [attempt.device_id for attempt in site.attempts()] == [site.hotel.devices["102"]]
+    assert alerts(site.hotel) == [("INTERNAL_ERROR", "critical")]
+
+
+def test_where_only_pushes_are_asked_back_the_other_locks_keep_their_turn(site: Site) -> None:
+    _make_due(site)
+    with queues():
+        row = RecordPoll.objects.filter(tenant_id=site.hotel.tenant_id, device_id=site.hotel.devices["102"])
+        row.update(hinted=True)
+    only = [site.hotel.installation_id]
+    assert [report.device_id for report in read_log.read_due(only=only, hinted=True)] == [site.hotel.devices["102"]]
+    assert read_log.read_due(only=only, hinted=True) == []
+    assert len(read_log.read_due(only=only)) == len(site.hotel.devices) - 1
 
 
 def test_a_lock_in_use_no_more_is_not_read(site: Site) -> None:

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from lockservice.core import tenancy
 from lockservice.core.heartbeat import beat
+from sagas.flows.read_log import read_due
 from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep
 from sagas.runner import Runner, Stop
@@ -20,6 +21,7 @@ from sagas.tasks import stop_on_signals
 
 log = structlog.get_logger(__name__)
 SWEEP_S = 1.0
+READ_S = 2.0
 
 
 class Command(BaseCommand):
@@ -34,8 +36,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs."""
         stop = stop_on_signals()
-        helper = threading.Thread(target=_keep_house, args=(stop,), daemon=True)
-        helper.start()
+        for work in (_keep_house, _ask_back):
+            threading.Thread(target=work, args=(stop,), daemon=True).start()
         steps = Runner().run(until=stop, drain=options["drain"])
         self.stdout.write(f"{steps} steps")
 
@@ -53,4 +55,16 @@ def _keep_house(stop: Stop) -> None:
             log.warning("sweep.waits", error=type(error).__name__)
             connection.close()
         time.sleep(SWEEP_S)
+    connection.close()
+
+
+def _ask_back(stop: Stop) -> None:
+    """Reads the logs that pushes wait for, on its own connection: a key that is over and opens is told without the broker."""
+    while not stop():
+        try:
+            read_due(READ_S, hinted=True)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("read_back.waits", error=type(error).__name__)
+            connection.close()
+        time.sleep(READ_S)
     connection.close()
