@@ -33,15 +33,19 @@ def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) ->
         try:
             made = _go_on(batch, place, key, work) if work.flow == fall_back.FLOW else _again(batch, place, key, work)
         except (issue_key.NoKindFits, issue_key.NoDoors) as error:
-            detail = f"nothing takes the place of a {key.kind}: {error}"
-            batch.alerts.append(
-                NewAlert(f"successor:{key.id}", "KEY_ISSUE_FAILED", "critical", detail, RUNBOOK, key.property_id, key.id)
-            )
+            _tell_of_none(batch, key, str(error))
             made = None
         if made is not None and row is not None and not made.ordinal:
             batch.flush()
             follow_booking.follow(batch, row, row.status, work.id, work.cause)
     batch.flush()
+
+
+def _tell_of_none(batch: KeyBatch, key: KeyCredential, why: str) -> None:
+    detail = f"nothing takes the place of a {key.kind}: {why}"
+    batch.alerts.append(
+        NewAlert(f"successor:{key.id}", "KEY_ISSUE_FAILED", "critical", detail, RUNBOOK, key.property_id, key.id)
+    )
 
 
 def _is_over(key: KeyCredential, row: Reservation | None) -> bool:
@@ -54,7 +58,10 @@ def _go_on(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
         return None
     installation = str(work.args["installation"])
     same = (key.incarnation, key.ordinal, installation)
-    if any(k.state in LIVE and (k.incarnation, k.ordinal, k.installation_id) == same for k in batch.keys.values()):
+    there = [k for k in batch.keys.values() if k.state in LIVE and (k.incarnation, k.ordinal, k.installation_id) == same]
+    if there:
+        if not set(key.rooms) <= {room for k in there for room in k.rooms}:
+            _tell_of_none(batch, key, "the stay has another key there, which does not open these rooms")
         return None
     kinds = tuple(CredentialKind(kind) for kind in work.args["kinds"])
     request = _request(

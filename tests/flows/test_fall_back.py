@@ -297,3 +297,18 @@ def test_a_room_the_spare_system_does_not_reach_is_left_where_it_is(database: st
     hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["102"]))
     settle(hotel, now=True, rounds=3)
     assert [(key.state, key.installation_id) for key in keys(hotel)] == [("requested", hotel.installation_id)]
+
+
+def test_a_stay_that_has_its_own_key_at_the_spare_system_is_told_of_when_the_other_room_gets_none(
+    database: str, locks: MockLocks, settle: Settle
+) -> None:
+    hotel = make_hotel(locks, rooms={"101": new_id("lck")}, shared={})
+    other = spare(locks, hotel, {"101": "", "spare": ""})
+    open_breaker(hotel)
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101", "spare"]))
+    settle(hotel, now=True, rounds=5)
+    assert sorted((key.installation_id == other, key.state, key.rooms) for key in keys(hotel, stay)) == [
+        (False, "failed", [hotel.rooms["101"]]), (True, "active", [hotel.rooms["spare"]]),
+    ]  # fmt: skip
+    assert alerts(hotel) == [("KEY_ISSUE_FAILED", "critical")]
