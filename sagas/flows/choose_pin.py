@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from credentials import artifacts, notices, pin_slots, pins
 from credentials.house import House
+from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from credentials.pin_slots import PinWish
 from credentials.services import KeyBatch
@@ -49,6 +50,8 @@ def begin(batch: KeyBatch, place: House, key: KeyCredential, pin: Pin, saga_key:
     notices.clear(key, notices.PIN_CHANGED)
     notices.warn(key, notices.PIN_CHOSEN, "the digits were chosen at the desk")
     batch.retarget(key)
+    if key.state == State.REQUESTED:  # its own saga takes them there, once nobody is waited for any more
+        return
     batch.start(
         Start(
             flow=update_key.FLOW,

@@ -14,6 +14,7 @@ from devices import selectors
 from devices.models import LockDevice
 from lockservice.console.models import StaffAct
 from lockservice.core.tenancy import tenant
+from sagas.acts import Actor, confirm_identity
 from sagas.events import strict_json
 from tests.api.conftest import issue_body, issue_key, make_hotel, problem, records, work
 from tests.flows.conftest import pin_of
@@ -21,6 +22,7 @@ from tests.flows.test_doors_in_doubt import readdress
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
 from tests.support.web_server import Caller, WebServer, caller
+from vendors.port.ids import new_id
 
 KEYS = "/lock/v1/credentials"
 DIGITS = "83019264"
@@ -213,3 +215,22 @@ def test_a_pin_that_failed_for_good_is_issued_anew_with_chosen_digits(locks: Moc
     successor = boss.get(f"{KEYS}/{made['id']}").json()["replacedBy"]
     assert boss.get(f"{KEYS}/{successor}").json()["state"] == "active"
     assert locks.opens(hotel.doors["101"], "830192")
+
+
+def test_digits_chosen_for_a_key_that_waits_for_papers_bring_it_to_no_door(locks: MockLocks, web: WebServer) -> None:
+    hotel = make_hotel(locks, policy={"require_id_verification": True})
+    boss = caller(web, hotel.tenant_id, "front_desk_supervisor", properties=(hotel.property_id,))
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    work(hotel)
+    with tenant(hotel.tenant_id):
+        row = KeyCredential.objects.get(tenant_id=hotel.tenant_id)
+    assert (row.state, row.waiting_for) == ("requested", "id")
+    assert choose(boss, {"id": row.id}, DIGITS).status_code == 200  # taken; there is no work at a door yet
+    work(hotel)
+    row = row_of(hotel, {"id": row.id})
+    assert (row.state, row.waiting_for, locks.keys_at(hotel.doors["101"])) == ("requested", "id", [])
+    confirm_identity(hotel.tenant_id, row.id, Actor("usr_boss"))
+    work(hotel)
+    assert row_of(hotel, {"id": row.id}).state == "active"
+    assert locks.opens(hotel.doors["101"], DIGITS)
