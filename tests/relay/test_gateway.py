@@ -131,6 +131,20 @@ def test_a_silent_desk_is_closed_and_no_longer_counts(house: House, gateway: Gat
     desk.close()
 
 
+def test_a_desk_that_floods_holds_up_no_other(
+    scripted: Callable[..., ScriptedDesk], house: House, gateway: GatewayProcess, encoder: Any
+) -> None:
+    flooding = scripted()
+    for _ in range(3000):
+        flooding.say("ping", encoderReady=True)
+    neighbour = House(encoder)
+    desk = ScriptedDesk(gateway.url, neighbour.token())
+    relay_of(neighbour).submit(job())
+    desk.done(desk.begin())
+    assert desk.hear("taken")["jobId"]
+    desk.close()
+
+
 def test_the_newest_connection_of_a_desk_replaces_the_older(scripted: Callable[..., ScriptedDesk], house: House) -> None:
     older = scripted()
     newer = scripted()
