@@ -32,7 +32,7 @@ def follow_up(context: StepContext, work: Work, key: KeyCredential, result: Issu
     for reservation_id, ids in sorted(stays.items()):
         item = Start(
             flow=FLOW,
-            key=own_key("reissue-killed", key.id, reservation_id),
+            key=own_key("reissue-killed", key.id, reservation_id, *sorted(ids)),  # a later answer may name others
             lane=internal_lane(key.tenant_id),
             reservation_id=reservation_id,
             priority=work.priority,
