@@ -5,6 +5,7 @@ The one rule: a vendor is asked with no transaction open, and its error is told 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from rest_framework import serializers
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 
 from devices import adapters, health, selectors
 from devices.health_rules import Reading, Source
-from devices.models import LockDevice
+from devices.models import DeviceReading, LockDevice
 from lockservice.api.credential_body import moment
 from lockservice.api.openapi import documented
 from lockservice.api.places import require_property
@@ -23,12 +24,13 @@ from lockservice.core.auth_permissions import Permission, Principal
 from lockservice.core.http_idempotency import Answer, once
 from lockservice.core.http_pages import DEFAULT_ROWS, MAX_ROWS, PageRequest, by_id, scope_of
 from lockservice.core.http_problems import PREFIX, PROBLEMS, Problem
-from lockservice.core.http_strict import OpaqueId, StrictBody, Text, shape
+from lockservice.core.http_strict import Instant, OpaqueId, StrictBody, Text, shape
 from lockservice.core.tenancy import tenant
 from vendors.port.errors import LockError
 from vendors.port.types import CredentialKind, LockCapabilities
 
 TAG: Final = "devices"
+READINGS_SPAN: Final = timedelta(days=30)
 
 HealthBody = shape(
     "DeviceHealth",
@@ -65,6 +67,24 @@ DeviceQuery = shape(
     "LockDeviceList",
     StrictBody,
     propertyId=OpaqueId(required=False),
+    limit=serializers.IntegerField(min_value=1, max_value=MAX_ROWS, required=False, default=DEFAULT_ROWS),
+    cursor=Text(max_length=600, required=False),
+)
+ReadingBody = shape(
+    "DeviceReading",
+    at=serializers.DateTimeField(),
+    source=serializers.ChoiceField(choices=[str(item) for item in Source]),
+    online=serializers.BooleanField(allow_null=True),
+    batteryPercent=serializers.IntegerField(min_value=0, max_value=100, allow_null=True),
+    clockSkewMs=serializers.IntegerField(allow_null=True, help_text="Lock minus true time."),
+    firmware=serializers.CharField(allow_null=True),
+)
+ReadingPage = shape("DeviceReadingPage", items=ReadingBody(many=True), nextCursor=serializers.CharField(allow_null=True))
+ReadingQuery = shape(
+    "DeviceReadingList",
+    StrictBody,
+    since=Instant(required=False, help_text="Start, included; 30 days ago if not given. Readings are kept for 90 days."),
+    until=Instant(required=False, help_text="End, excluded; now if not given."),
     limit=serializers.IntegerField(min_value=1, max_value=MAX_ROWS, required=False, default=DEFAULT_ROWS),
     cursor=Text(max_length=600, required=False),
 )
@@ -116,6 +136,29 @@ class HealthRoute(Route):
         caller = principal(request)
         with tenant(caller.tenant_id):
             return reply(_health(_find(caller, device_id)))
+
+
+class ReadingsRoute(Route):
+    """A lock's health over time, to plot."""
+
+    needs: ClassVar = {"GET": Permission.DEVICE_READ}
+
+    @documented(
+        summary="A lock's health over time, in the order it was read", tag=TAG, answers={200: ReadingPage},
+        parameters=[ReadingQuery], problems=[404], operation_id="device_readings",
+    )  # fmt: skip
+    def get(self, request: Request, device_id: str) -> Response:
+        """Lists readings by cursor; what a reading did not say is null."""
+        query, caller = read_query(request, ReadingQuery), principal(request)
+        with tenant(caller.tenant_id):
+            row, now = _find(caller, device_id), clock.now()
+            since, until = query.get("since", now - READINGS_SPAN), query.get("until", now)
+            rows = DeviceReading.objects.filter(tenant_id=caller.tenant_id, device_id=row.id, at__gte=since, at__lt=until)
+            asked = {"deviceId": row.id, "since": str(query.get("since")), "until": str(query.get("until"))}
+            page = by_id(
+                rows, PageRequest(scope_of("readings", caller.tenant_id, asked), query["limit"], query.get("cursor", ""))
+            )
+            return reply({"items": [_reading(item) for item in page.rows], "nextCursor": page.next_cursor})
 
 
 class HealthCheckRoute(Route):
@@ -206,6 +249,17 @@ def _health(row: LockDevice) -> dict[str, Any]:
         "clockSkewMs": row.clock_skew_ms,
         "firmware": row.firmware or None,
         "lastSeenAt": moment(row.last_seen_at),
+    }
+
+
+def _reading(row: DeviceReading) -> dict[str, Any]:
+    return {
+        "at": moment(row.at),
+        "source": row.source,
+        "online": row.online,
+        "batteryPercent": row.battery_percent,
+        "clockSkewMs": row.clock_skew_ms,
+        "firmware": row.firmware or None,
     }
 
 

@@ -43,6 +43,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_KEY}/retry", credentials.RetryRoute.as_view()),
     path("lock/v1/devices", devices.DevicesRoute.as_view()),
     path("lock/v1/devices/<opaque:device_id>/health", devices.HealthRoute.as_view()),
+    path("lock/v1/devices/<opaque:device_id>/readings", devices.ReadingsRoute.as_view()),
     path("lock/v1/devices/<opaque:device_id>/health-check", devices.HealthCheckRoute.as_view()),
     path("lock/v1/vendors", devices.VendorsRoute.as_view()),
     path("lock/v1/reservations/<opaque:reservation_id>/keys", stays.StayKeysRoute.as_view()),

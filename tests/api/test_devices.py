@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from devices.models import LockDevice
+from devices.models import DeviceReading, LockDevice
 from lockservice.core.tenancy import tenant
 from tests.api.conftest import make_hotel, problem, records
 from tests.support.hotel import Hotel
@@ -67,3 +68,43 @@ def test_vendors_describe_themselves(desk: Caller) -> None:
 def test_a_lock_that_is_not_there_is_404(desk: Caller) -> None:
     assert problem(desk.get("/lock/v1/devices/lck_none/health")) == (404, "NOT_FOUND")
     assert problem(desk.post("/lock/v1/devices/lck_none/health-check")) == (404, "NOT_FOUND")
+
+
+def _read_days_ago(hotel: Hotel, label: str, *days: int) -> None:
+    with tenant(hotel.tenant_id):
+        for number in days:
+            at = datetime.now(UTC) - timedelta(days=number)
+            DeviceReading.objects.create(
+                tenant_id=hotel.tenant_id, device_id=hotel.devices[label], at=at, source="check", online=number != 3,
+                battery_percent=90 - number, clock_skew_ms=-number * 1000,
+            )  # fmt: skip
+
+
+def test_a_locks_health_over_time_is_a_list_to_plot(hotel: Hotel, desk: Caller, locks: MockLocks) -> None:
+    _read_days_ago(hotel, "101", 40, 4, 3, 2, 1)
+    _read_days_ago(hotel, "102", 1)
+    path = f"/lock/v1/devices/{hotel.devices['101']}/readings"
+    first = desk.get(path + "?limit=3").json()
+    rest = desk.get(path + f"?limit=3&cursor={first['nextCursor']}").json()
+    items = first["items"] + rest["items"]
+    assert [item["batteryPercent"] for item in items] == [86, 87, 88, 89]  # of the last 30 days, oldest first
+    assert items[1]["online"] is False
+    assert {**items[0], "at": None} == {
+        "at": None, "source": "check", "online": True, "batteryPercent": 86, "clockSkewMs": -4000, "firmware": None,
+    }  # fmt: skip
+    assert rest["nextCursor"] is None
+    since = (datetime.now(UTC) - timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    until = (datetime.now(UTC) - timedelta(days=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert [row["batteryPercent"] for row in desk.get(f"{path}?since={since}&until={until}").json()["items"]] == [50]
+    assert locks.calls(hotel.doors["101"]) == []
+
+
+@pytest.mark.parametrize("query", ["since=yesterday", "since=2026-05-01T00:00:00", "limit=0", "limit=9999", "cursor=x", "x=1"])
+def test_readings_refuse_what_they_do_not_understand(hotel: Hotel, desk: Caller, query: str) -> None:
+    answer = desk.get(f"/lock/v1/devices/{hotel.devices['101']}/readings?{query}")
+    assert problem(answer) == (400, "VALIDATION_FAILED")
+
+
+def test_another_tenants_readings_are_not_there(hotel: Hotel, web: WebServer, locks: MockLocks) -> None:
+    stranger = caller(web, make_hotel(locks).tenant_id, "front_desk")
+    assert problem(stranger.get(f"/lock/v1/devices/{hotel.devices['101']}/readings")) == (404, "NOT_FOUND")
