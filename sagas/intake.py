@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from lockservice.core.bulk import insert_returning
-from sagas.models import SagaStatus
+from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.ids import new_id
 
@@ -73,6 +73,11 @@ def start(tenant_id: str, starts: Sequence[tuple[Start, Cause]], now: datetime) 
     rows = [_row(tenant_id, item, cause, now) for item, cause in starts]
     fresh = insert_returning("sagas_saga", _COLUMNS, rows, on_conflict="DO NOTHING", returning="key, id")
     return dict(fresh)
+
+
+def is_started(tenant_id: str, key: str) -> bool:
+    """Says whether an intention is known already: whoever asks again changes nothing more. Inside the tenant's block."""
+    return Saga.objects.filter(tenant_id=tenant_id, key=key).exists()
 
 
 def _row(tenant_id: str, item: Start, cause: Cause, now: datetime) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from devices import adapters, selectors
 from devices.selectors import DeviceFacts
 from sagas.flows import update_key
 from sagas.flows.issue_key import first_lane, lane_width
-from sagas.intake import PRIORITY_SECURITY, Start
+from sagas.intake import PRIORITY_SECURITY, Start, is_started
 from sagas.outbox import Cause
 from vendors.port.manifest import LaneRule
 from vendors.port.secrets import Pin
@@ -29,8 +29,12 @@ class DigitsRefused(Exception):
 def begin(batch: KeyBatch, place: House, key: KeyCredential, pin: Pin, saga_key: str, cause: Cause) -> None:
     """Takes the digits for a locked live PIN key, whose doors follow. The digits it had rest. Inside the tenant's block.
 
-    Raises DigitsRefused.
+    Asked again, or for the digits that the key has, nothing more happens. Raises DigitsRefused.
     """
+    present = artifacts.current(key.tenant_id, [key.id]).get(key.id)
+    has_them = present is not None and artifacts.open_pin(present) == pin
+    if has_them or is_started(key.tenant_id, saga_key):
+        return
     doors = [door for door in batch.doors_at(key) if not door.dropped]
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
     wish = wish_for(place, key, facts)

@@ -9,7 +9,7 @@ from credentials.models import KeyCredential
 from credentials.services import KeyBatch
 from sagas.flows import one_change, update_key
 from sagas.flows.issue_key import first_lane, lane_width
-from sagas.intake import PRIORITY_SECURITY, Start
+from sagas.intake import PRIORITY_SECURITY, Start, is_started
 from sagas.outbox import Cause
 
 
@@ -18,7 +18,12 @@ class CannotWriteAgain(Exception):
 
 
 def begin(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) -> None:
-    """Starts the writing of a locked active key's card. Inside the tenant's block. Raises CannotWriteAgain."""
+    """Starts the writing of a locked active key's card; asked again, nothing more happens. Inside the tenant's block.
+
+    Raises CannotWriteAgain.
+    """
+    if is_started(key.tenant_id, saga_key):
+        return
     if not one_change.spans(key):
         raise CannotWriteAgain(key.vendor)
     batch.retarget(key)

@@ -261,12 +261,23 @@ FLOWS: dict[str, Flow] = {
         expected=("failed", "requested"),
         doors=(),
     ),
-    "fall-back to the spare installation, the first key in doubt": Flow(
-        _confirm, query="lost=5&on=issue", spare=True, expected=("failed", "active"), doors=("spare",)
+    "fall-back to the spare installation": Flow(
+        _confirm,
+        query="fail=issue&times=9&error=VENDOR_UNREACHABLE&reason=settings&retriable=0",
+        spare=True,
+        expected=("failed", "active"),
+        doors=("spare",),
     ),
     "digits chosen by staff": Flow(_remember_key, _choose),
     "companion issued again": Flow(_killed_companion, _reissue_killed, expected=("active", "revoked", "active")),
 }
+
+LONG_FLOWS: dict[str, Flow] = {
+    "fall-back to the spare installation, the first key in doubt": Flow(
+        _confirm, query="lost=5&on=issue", spare=True, expected=("failed", "active"), doors=("spare",)
+    ),
+}
+"""Flows with so many points that they are walked by `make chaos`."""
 
 TTLOCK_FLOWS: dict[str, Flow] = {
     "TTLock: issue over two gateways": Flow(_both_floors, vendor="ttlock", doors=("101", "201")),

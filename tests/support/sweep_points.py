@@ -32,7 +32,7 @@ from sagas.events.refusals import EventRefused
 from tests.support import crash_points
 from tests.support.checkers import Doors, MockDoors, TtlockDoors, findings
 from tests.support.hotel import Hotel, build_hotel
-from tests.support.sweep_flows import FLOWS, TTLOCK_FLOWS, Flow
+from tests.support.sweep_flows import FLOWS, LONG_FLOWS, TTLOCK_FLOWS, Flow
 from tests.support.sweep_stage import Stage, let_leases_run_out, project
 from tests.support.sweep_ttlock import CloudAt, TtlockHotel
 from vendors.port.ids import new_id
@@ -203,7 +203,7 @@ def record(site: Site, flow: Flow) -> dict[str, Any]:
 
 
 def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str, Any]:
-    flow, site = {**FLOWS, **TTLOCK_FLOWS}[name], Site(place)
+    flow, site = {**FLOWS, **LONG_FLOWS, **TTLOCK_FLOWS}[name], Site(place)
     undisturbed = record(site, flow)
     points: list[str] = undisturbed["points"]
     died, wrong = [], []

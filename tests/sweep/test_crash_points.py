@@ -12,7 +12,7 @@ import pytest
 
 from lockservice.embedded.local import REPOSITORY_ROOT
 from tests.support.mock_locks import MockLocks
-from tests.support.sweep_flows import FLOWS, TTLOCK_FLOWS, Flow
+from tests.support.sweep_flows import FLOWS, LONG_FLOWS, TTLOCK_FLOWS, Flow
 from tests.support.sweep_ttlock import TtlockCloud
 
 Record = Callable[[str, object], None]
@@ -30,6 +30,16 @@ def test_a_process_that_dies_anywhere_changes_nothing(
         {"setting": locks.setting, "control": locks.control, "redis": valkey_url},
         record_property,
     )
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", LONG_FLOWS)
+def test_a_process_that_dies_anywhere_in_a_long_flow_changes_nothing(
+    name: str, own_database: str, valkey_url: str, locks: MockLocks, record_property: Record
+) -> None:
+    place = {"setting": locks.setting, "control": locks.control, "redis": valkey_url}
+    _sweep(name, LONG_FLOWS[name], own_database, place, record_property)
 
 
 @pytest.mark.chaos
