@@ -179,7 +179,8 @@ def test_outside_embedded_mode_no_demo_address_is_served_and_no_token_is_signed(
         "LOCK_DATA_KEY_FILE": str(tmp_path / "data.key"), "LOCK_DB_NAME": "x", "LOCK_DB_HOST": "127.0.0.1",
         "LOCK_DB_PASSWORD_WEB": "x", "LOCK_DB_LOGIN": "web", "LOCK_REDIS_URL": "redis://127.0.0.1:1/0",
         "LOCK_BROKER_URL": "redis://127.0.0.1:1/1", "LOCK_API_JWKS": "https://id.example/jwks", "LOCK_API_ISSUER": "id",
-        "LOCK_API_AUDIENCE": "lock", "LOCK_PUBSUB_PROJECT": "p", "PATH": os.environ["PATH"],
+        "LOCK_API_AUDIENCE": "lock", "LOCK_PUBSUB_PROJECT": "p", "PATH": os.environ["PATH"], "LOCK_KEY_ENCRYPTION": "file",
+        "LOCK_KEK_FOLDER": str(tmp_path), "LOCK_SECRET_STORE": "file", "LOCK_SECRET_STORE_FOLDER": str(tmp_path),
     }  # fmt: skip
     code = (
         "import django; django.setup()\n"
