@@ -66,13 +66,13 @@ class Inquiry:
 
     @property
     def can_list(self) -> bool:
-        """Says whether the vendor can list a door's keys."""
-        return isinstance(self.port, Inventory)
+        """Says whether the vendor can list a door's keys. Opens the adapter; raises VendorSilent where that is not possible."""
+        return self._speaks(Inventory)
 
     def page(self, door: Door, cursor: str | None) -> FoundPage:
         """Returns one page. Raises OutOfTime, DoorSilent, VendorSilent."""
         port: object = self.port
-        if not isinstance(port, Inventory):
+        if not self._speaks(Inventory) or not isinstance(port, Inventory):
             raise TypeError("a vendor that lists nothing was asked for a list")
         return self._ask(lambda: port.list_keys(door, cursor))
 
@@ -93,11 +93,21 @@ class Inquiry:
     ) -> tuple[FoundKey, ...] | None:
         """Returns what the door holds of a credential; None where the vendor cannot be asked so. Raises as `page` does."""
         port: object = self.port
-        if not isinstance(port, Lookup):
+        if not self._speaks(Lookup) or not isinstance(port, Lookup):
             return None
         handle = CredentialHandle(credential_id, kind, window, (door,), issue_key=issue_key)
         meta = CallMeta("reconcile", priority=PRIORITY_BULK)
         return self._ask(lambda: port.find(handle, meta))
+
+    def _speaks(self, protocol: type) -> bool:
+        """Says whether the adapter has an optional part of the port. Asking opens the adapter, which needs keys and secrets."""
+        try:
+            return isinstance(self.port, protocol)
+        except LockError as error:
+            self.errors.append(error)
+            raise VendorSilent(error) from error
+        except Exception as unexpected:
+            raise AdapterBroken(f"{type(unexpected).__module__}.{type(unexpected).__qualname__}") from unexpected
 
     def _ask(self, question: Callable[[], T]) -> T:
         tries, waits = 0, 0

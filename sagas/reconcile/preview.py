@@ -44,11 +44,11 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
         except ValueError as error:
             report.outcome, report.detail = "settings", str(error)
             return report, lines
-    if not inquiry.can_list:
-        report.outcome = "cannot_list"
-        return report, lines
     with adapters.tally() as tally:
         try:
+            if not inquiry.can_list:
+                report.outcome = "cannot_list"
+                return report, lines
             for device in devices:
                 lines += _door(inquiry, tenant_id, device, report)
         except VendorSilent as silent:

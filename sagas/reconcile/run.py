@@ -192,7 +192,14 @@ class _Comparison:
                 self._inquiry.port = adapters.port_of(self._tenant_id, self._facts)
             except ValueError as error:
                 raise _Ends("settings", str(error)) from error
-        if not self._inquiry.can_list:
+        try:
+            can_list = self._inquiry.can_list
+        except VendorSilent as silent:
+            outcome = "settings" if silent.error.reason is Reason.SETTINGS else "unreachable"
+            raise _Ends(outcome, silent.error.vendor_message) from silent
+        except AdapterBroken as broken:
+            raise _Ends("internal_error", str(broken)) from broken
+        if not can_list:
             raise _Ends("cannot_list", "this vendor's protocol has no question for the keys at a door")
 
     def _door(self, row: ReconcileRun, device: DeviceFacts, *, repairs: bool) -> None:

@@ -20,6 +20,7 @@ from devices.models import CallCount, LockDevice, VendorInstallation
 from lockservice.core.tenancy import tenant
 from sagas.models import Finding, KeySighting, ReconcileRun, ReconcileTurn
 from sagas.reconcile import turns
+from sagas.reconcile.preview import preview
 from sagas.reconcile.run import reconcile, work_due
 from tests.flows.conftest import keys, make_hotel, pin_of
 from tests.reconcile.conftest import Hands, alert_codes, book, found, look, settle
@@ -197,6 +198,25 @@ def test_a_dead_vendor_ends_its_own_comparison_and_no_other(database: str, locks
     assert alert_codes(dead) == ["RECONCILE_FAILED"]
     assert reports[1].counts == {"stranger": 1}
     assert run_row(dead).status == "failed"
+
+
+def test_settings_that_open_nothing_end_their_own_comparison_and_no_other(database: str, locks: MockLocks) -> None:
+    wrong = build_hotel(vendor="mock", settings={"url": "nonsense"}, rooms={"1": new_id("lck")})
+    alive = make_hotel(locks, shared={})
+    for hotel in (wrong, alive):
+        with tenant(hotel.tenant_id):
+            ReconcileTurn.objects.create(
+                tenant_id=hotel.tenant_id,
+                installation_id=hotel.installation_id,
+                due_at=datetime.now(UTC) - timedelta(hours=1 if hotel is alive else 2),
+            )
+    reports = work_due(60, only=[wrong.installation_id, alive.installation_id])
+    assert [(r.installation_id, r.outcome) for r in reports] == [
+        (wrong.installation_id, "settings"),
+        (alive.installation_id, "done"),
+    ]
+    assert (alert_codes(wrong), run_row(wrong).status) == (["RECONCILE_FAILED"], "failed")
+    assert preview(wrong.tenant_id, wrong.installation_id)[0].outcome == "unreachable"
 
 
 def test_a_dead_door_is_left_out_and_its_findings_stay(database: str, locks: MockLocks) -> None:
