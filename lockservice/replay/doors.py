@@ -12,9 +12,11 @@ One rule: the doors are asked at the simulators, at a moment when nothing is und
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from django.db.models import F
 
 from credentials import artifacts
 from credentials.models import CredentialDoor, DoorState
@@ -95,11 +97,13 @@ class DoorCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """Our side: locks by vendor and id, rows of keys that are at a door, and what holders were given, by credential."""
+    """Our side: locks by vendor and id, rows of keys that are at a door, what holders were given, by credential, and keys that
+    ended with their window (external id, kind, from, until): nobody need take them back."""
 
     locks: Mapping[str, Mapping[str, LockDevice]]
     rows: Sequence[CredentialDoor]
     given: Mapping[str, Token]
+    ran_out: Collection[tuple[str, str, datetime, datetime]]
 
     def digits(self, row: CredentialDoor) -> str:
         """Returns the digits of a PIN; of other kinds nothing."""
@@ -120,7 +124,14 @@ def _read(tenant_id: str, property_id: str) -> _Ledger:
         )
         kept = artifacts.current(tenant_id, {row.credential_id for row in rows})
         given = {key_id: artifacts.reveal(row) for key_id, row in kept.items() if row.value_sealed is not None}
-    return _Ledger(locks, rows, given)
+        over = CredentialDoor.objects.filter(
+            tenant_id=tenant_id, device_id__in=ids, credential__ended_at__gte=F("credential__valid_until")
+        ).select_related("credential")
+        names = {lock.id: lock.external_id for lock in devices}
+        ran_out = {
+            (names[row.device_id], row.credential.kind, row.credential.valid_from, row.credential.valid_until) for row in over
+        }  # fmt: skip
+    return _Ledger(locks, rows, given, ran_out)
 
 
 def _expected(row: CredentialDoor, locks: Mapping[str, LockDevice], ledger: _Ledger) -> KeyAtDoor:
@@ -154,10 +165,13 @@ def _resting(
     ledger: _Ledger,
     labels: Mapping[str, str],
 ) -> Iterator[Difference]:
-    """A suspended key may lie at the door resting, or be gone; what rests there must be a suspended key."""
+    """A suspended key may lie at the door resting, or be gone; what rests there must be one, or one that ran out resting
+    (which a clock that was put back shows again)."""
     known = {(locks[row.device_id].external_id, row.credential.kind, ledger.digits(row)) for row in rows}
     for key in held:
-        if key.is_resting and (key.door, key.kind.value, key.value if key.kind in VALUED else "") not in known:
+        ran_out = (key.door, key.kind.value, key.opens_from, key.opens_until) in ledger.ran_out
+        is_known = (key.door, key.kind.value, key.value if key.kind in VALUED else "") in known
+        if key.is_resting and not is_known and not ran_out:
             yield Difference(labels[key.door], f"holds a resting {key.kind} that the ledger does not know")
 
 

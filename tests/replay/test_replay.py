@@ -70,7 +70,7 @@ def is_true_for_each_vendor(report: dict[str, Any], *, has_desk: bool = False) -
 
 @pytest.mark.timeout(900)
 def test_bookings_over_all_vendors_agree_at_each_and_every_kind_of_key_is_tried_at_its_doors(service: OwnService) -> None:
-    arguments = ("replay_bookings", "--generate", "90", "--seed", "3", "--spread")
+    arguments = ("replay_bookings", "--generate", "60", "--seed", "3", "--spread")
     first = replay(service, *arguments, timeout_s=600)
     assert tuple(first["vendors"]) == settings.DEMO_VENDOR_CODES
     is_true_for_each_vendor(first)
@@ -79,6 +79,16 @@ def test_bookings_over_all_vendors_agree_at_each_and_every_kind_of_key_is_tried_
 
     second = replay(service, *arguments, timeout_s=600)
     assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
+
+
+@pytest.mark.timeout(600)
+def test_with_a_desk_the_cards_that_need_one_are_made_and_open_their_doors(service: OwnService) -> None:
+    waiting = [vendor for vendor in settings.DEMO_VENDOR_CODES if needs_desk(vendor)]
+    arguments = ("replay_bookings", "--generate", "24", "--seed", "5", "--spread", ",".join(("mock", *waiting)), "--desk")
+    report = replay(service, *arguments)
+    is_true_for_each_vendor(report, has_desk=True)
+    assert all(report["vendors"][vendor]["tried"]["rfid_card"] > 0 for vendor in waiting)
+    assert service.processes(but=SERVERS) == []
 
 
 @pytest.mark.timeout(600)
