@@ -201,6 +201,15 @@ def test_two_workers_at_once_write_an_attempt_once(site: Site, doors: MockLocks)
     assert (_told(site), len(site.attempts())) == (["audit.attempt.v1"] * 5, 5)
 
 
+def test_a_reading_whose_process_died_is_done_again_after_its_lease(site: Site, doors: MockLocks) -> None:
+    _try(doors, site, "101")
+    _make_due(site, lease_until=datetime.now(UTC) + timedelta(minutes=4))  # somebody took it, asked, and died
+    assert site.read_due() == []
+    _make_due(site, lease_until=datetime.now(UTC) - timedelta(seconds=1))
+    assert len(site.read_due()) == len(site.hotel.devices)
+    assert len(site.attempts()) == 1
+
+
 def test_a_log_that_makes_no_sense_stops_no_other_and_ends_with_a_person(site: Site, doors: MockLocks) -> None:
     _try(doors, site, "102")
     with queues():
