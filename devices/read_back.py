@@ -9,6 +9,7 @@ One rule: what the vendor's own answer does not show changes nothing, whoever pu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from devices.models import LockDevice, VendorWebhook
 from sagas import outbox
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.outbox import Emission
-from vendors.port.types import DeviceRecord, Reach
+from vendors.port.types import AccessRecord, DeviceRecord, Reach
 
 LOOKS = 3
 """After so many answers of the vendor that do not show it, a push is taken for untrue. Its log may lag behind its pushes."""
@@ -30,7 +31,7 @@ LOOK_AGAIN_S = 60
 HINT_GAP_S = 10
 POLL_GAP_S = 60
 HELD_MAX = 500
-_LOOKS = "looks"
+_LOOKS, _CONTRADICTS = "looks", "contradicts"
 
 
 def hold(row: VendorWebhook, devices: Collection[str], *, polls: bool) -> None:
@@ -54,10 +55,27 @@ def hold(row: VendorWebhook, devices: Collection[str], *, polls: bool) -> None:
             )
 
 
-def waiting_records(tenant_id: str, installation_id: str, external_id: str) -> list[datetime]:
-    """Returns the moments (by the lock's clock) of held attempts at a lock. Inside the tenant's block."""
-    rows = _held(tenant_id, installation_id)
-    return [datetime.fromisoformat(item["at"]) for row in rows for item in row.records if item["device"] == external_id]
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A held attempt: its moment by the lock's clock, and whether it contradicts our books, so that somebody is in a hurry."""
+
+    at: datetime
+    contradicts: bool
+
+
+def as_held(record: AccessRecord, *, contradicts: bool) -> dict[str, Any]:
+    """Returns an attempt as a held push keeps it."""
+    return {**webhooks.as_json(record), _CONTRADICTS: contradicts}
+
+
+def waiting_records(tenant_id: str, installation_id: str, external_id: str) -> list[Waiting]:
+    """Returns the held attempts at a lock. Inside the tenant's block."""
+    return [
+        Waiting(datetime.fromisoformat(item["at"]), bool(item.get(_CONTRADICTS)))
+        for row in _held(tenant_id, installation_id)
+        for item in row.records
+        if item["device"] == external_id
+    ]
 
 
 def waiting_states(tenant_id: str, installation_id: str) -> list[DeviceRecord]:
@@ -113,9 +131,24 @@ def settle_states(tenant_id: str, installation_id: str, now: datetime) -> None:
 
 
 def give_up(row: VendorWebhook, now: datetime) -> list[Emission]:
-    """Ends a push that could not be asked back in time. The caller saves the row and writes the event."""
+    """Ends a push that could not be asked back in time, and tells if a key that was over may have opened a door.
+
+    The caller saves the row and writes the event.
+    """
+    if any(item.get(_CONTRADICTS) for item in row.records):
+        tell_unasked(row.tenant_id, row.installation_id, _property_of(row), now)
     row.records, row.states, row.detail = [], [], "the vendor could not be asked"
     return [webhooks.processed(row, row.outcome or "ignored", now)]
+
+
+def tell_unasked(tenant_id: str, subject: str, property_id: str, now: datetime) -> None:
+    """Tells, once a day and subject, that a push contradicts our books and the vendor cannot be asked. Inside the block."""
+    alert = NewAlert(
+        f"push-unasked:{subject}:{now:%Y-%m-%d}", "PUSH_NOT_CONFIRMED", "critical",
+        "a push tells that a key opened a door though it was over, and the vendor cannot be asked whether it did",
+        webhooks.RUNBOOK, property_id,
+    )  # fmt: skip
+    raise_alerts(tenant_id, [alert], now)
 
 
 def would_change(tenant_id: str, installation_id: str, state: DeviceRecord) -> bool:

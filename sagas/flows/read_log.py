@@ -2,7 +2,8 @@
 
 A reading goes from where the last one ended, with an overlap, and once a day further back, since some records reach the vendor
 days late. It pays for its calls with time, as health polls do: regular readings take at most a tenth of a month's quota; one
-that a push asked for goes ahead while the month's calls are not ahead of the calendar.
+that a push asked for goes ahead while the month's calls are not ahead of the calendar, or at once where a key that is over is
+said to have opened a door.
 
 One rule: a reading may be killed anywhere and done again: where it stands is moved in the transaction that writes what was
 read, and an attempt told before is not told again.
@@ -49,6 +50,8 @@ SPARE_LEAST = 0.05
 """Of a month's calls, what may be used by readings that pushes asked for before the month has come that far."""
 PUT_OFF_S = 3600.0
 RETRY_S = 120.0
+NO_TROUBLE = frozenset({"read", "busy", "throttled"})
+"""Outcomes after which the next look is soon."""
 MAX_S = 20.0
 LEASE_S = 300.0
 
@@ -151,7 +154,7 @@ def _target(report: Report) -> _Target | None:
         if not in_use:
             report.outcome, report.pause_s = "inactive", UNLOGGED_INTERVAL_S
             return None
-        if why := _not_now(report.tenant_id, facts, row, now):
+        if why := _not_now(report.tenant_id, facts, row, device, now):
             report.outcome, report.pause_s = why
             return None
         spans, looks_back = _spans(row, device, now)
@@ -160,12 +163,16 @@ def _target(report: Report) -> _Target | None:
         return _Target(report.tenant_id, facts, device, port, has_address, len(here), spans, looks_back, now)
 
 
-def _not_now(tenant_id: str, facts: InstallationFacts, row: RecordPoll, now: datetime) -> tuple[str, float] | None:
+def _not_now(
+    tenant_id: str, facts: InstallationFacts, row: RecordPoll, device: DeviceFacts, now: datetime
+) -> tuple[str, float] | None:
     """Says why the vendor may not be asked now, and for how long, if so."""
     if facts.id in breaker.standing(tenant_id):
         return "breaker", RETRY_S
     limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
-    share = max(SPARE_LEAST, (now.day - 1) / 31) if row.hinted else 1.0
+    waiting = read_back.waiting_records(tenant_id, facts.id, device.external_id) if row.hinted else []
+    in_no_hurry = row.hinted and not any(held.contradicts for held in waiting)
+    share = max(SPARE_LEAST, (now.day - 1) / 31) if in_no_hurry else 1.0
     if limit is not None and call_counts.is_spent(tenant_id, facts, max(1, int(limit * share)), now):
         return "quota", PUT_OFF_S
     return None
@@ -179,7 +186,7 @@ def _spans(row: RecordPoll, device: DeviceFacts, now: datetime) -> tuple[tuple[t
     if looks_back:
         since = min(since, now - LOOK_BACK)
     until = now + AHEAD + off
-    waiting = read_back.waiting_records(row.tenant_id, row.installation_id, device.external_id)
+    waiting = [held.at for held in read_back.waiting_records(row.tenant_id, row.installation_id, device.external_id)]
     until = max([until, *(at + timedelta(seconds=1) for at in waiting)])
     older = [at for at in waiting if at < since]
     spans = [(since, until)]
@@ -271,9 +278,14 @@ def _finish(report: Report) -> None:
     """Notes the next turn. A push that came while the log was read is not overlooked: another look follows soon."""
     with tenancy.tenant(report.tenant_id):
         device = devices(report.tenant_id, "", [report.device_id]).get(report.device_id)
-        waits = device is not None and bool(
+        waiting = (
             read_back.waiting_records(report.tenant_id, device.installation_id, device.external_id)
+            if device is not None
+            else []
         )
+        waits = bool(waiting)
+        if device is not None and report.outcome not in NO_TROUBLE and any(held.contradicts for held in waiting):
+            read_back.tell_unasked(report.tenant_id, device.id, device.property_id, clock.now())
         pause_s = min(report.pause_s, read_back.LOOK_AGAIN_S) if waits and report.outcome == "read" else report.pause_s
         with connection.cursor() as cursor:
             cursor.execute(

@@ -95,7 +95,7 @@ def _end_or_hold(
         row.records, row.states = [], []
         return [webhooks.processed(row, outcome, now)]
     row.outcome = outcome if outcome != "ignored" else ""
-    row.records = [webhooks.as_json(item.record) for item in doubtful]
+    row.records = [read_back.as_held(item.record, contradicts=item.contradicts) for item in doubtful]
     row.states = states
     read_back.hold(row, {item.device.id for item in doubtful}, polls=bool(states))
     return []

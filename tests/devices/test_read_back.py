@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from devices import health_poll, read_back
-from devices.models import AccessAttempt, DeviceReading, HealthPoll, LockDevice, WebhookReplay
+from devices import call_counts, health_poll, read_back
+from devices.models import AccessAttempt, CallCount, DeviceReading, HealthPoll, LockDevice, WebhookReplay
 from lockservice.core.tenancy import queues, tenant
 from sagas.flows import take_webhook
 from sagas.flows.settle_plan import issue_call_key
@@ -148,6 +148,48 @@ def test_a_push_that_could_not_be_asked_back_for_a_week_is_let_go(site: Site, se
     assert site.work() == 1
     assert [(row.outcome, row.detail) for row in site.webhooks()] == [("ignored", "the vendor could not be asked")]
     assert site.attempts() == []
+    assert alerts(site.hotel) == [("PUSH_NOT_CONFIRMED", "critical")]
+
+
+def test_while_the_vendor_cannot_be_asked_about_a_dead_keys_opening_somebody_is_told(
+    site: Site, doors: MockLocks, settle: Settle
+) -> None:
+    stay = new_id("rsv")
+    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
+    settle(site.hotel)
+    (key,) = keys(site.hotel, stay)
+    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(site.hotel)
+    site.push(site.open_anyway(doors, "101", mark_of(issue_call_key(key, 0))))
+    site.work()
+    doors.ask("/faults", {"profile": "fail=records&pct=100"})
+    try:
+        assert [report.outcome for report in site.read_due()] == ["unreachable"]
+    finally:
+        doors.ask("/faults", {})
+    assert alerts(site.hotel) == [("PUSH_NOT_CONFIRMED", "critical")]
+    assert site.read("101").new == 1
+    assert alerts(site.hotel)[-1] == ("REVOKED_KEY_OPENED", "critical")
+
+
+def test_a_dead_keys_opening_is_asked_back_though_the_months_calls_are_ahead(
+    database: str, doors: MockLocks, web: WebServer, settle: Settle
+) -> None:
+    site = Site(web, make_hotel(doors, secrets=own_secrets(), calls_per_month=1_000_000))
+    _set(doors, site)
+    stay = new_id("rsv")
+    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
+    settle(site.hotel)
+    (key,) = keys(site.hotel, stay)
+    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(site.hotel)
+    with tenant(site.hotel.tenant_id):  # almost all of the month's calls are made
+        CallCount.objects.filter(tenant_id=site.hotel.tenant_id).update(calls=999_990)
+    call_counts._kept.clear()
+    site.push(site.open_anyway(doors, "101", mark_of(issue_call_key(key, 0))))
+    site.work()
+    assert [report.outcome for report in site.read_due()] == ["read"]
+    assert alerts(site.hotel) == [("REVOKED_KEY_OPENED", "critical")]
 
 
 @pytest.mark.parametrize("days", [-200, 2], ids=["older than any log", "from the future"])
