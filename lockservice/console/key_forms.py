@@ -317,16 +317,16 @@ BUTTONS: dict[str, Button] = {
     "retry": Button(
         RetryForm, (Permission.KEY_ISSUE,), lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")
     ),
-    "choose_pin": Button(
-        ChoosePinForm,
-        (Permission.PIN_CHOOSE,),
-        lambda key: _allowed("choose_pin")(key) and key.kind == CredentialKind.PIN_CODE and not key.replaced_by,
-    ),
     "update": Button(UpdateForm, (Permission.KEY_UPDATE,), _allowed("update")),
     "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,), _allowed("unsuspend")),
     "suspend": Button(SuspendForm, _SUSPEND, _allowed("suspend")),
     "replace": Button(ReplaceForm, (Permission.KEY_REPLACE,), _allowed("replace")),
     "revoke": Button(RevokeForm, _REVOKE, _allowed("revoke")),
+    "choose_pin": Button(
+        ChoosePinForm,
+        (Permission.PIN_CHOOSE,),
+        lambda key: _allowed("choose_pin")(key) and key.kind == CredentialKind.PIN_CODE and not key.replaced_by,
+    ),
     "reveal": Button(RevealForm, (Permission.PIN_REVEAL,), _has_pin),
 }
 """Every act, in the order of the page."""

@@ -55,7 +55,7 @@ _LABELS: dict[Role, Promise] = {
 }
 
 _REPAIRS = ROLES["front_desk_supervisor"] - {
-    Permission.PIN_REVEAL, Permission.KEY_ENCODE, Permission.KEY_ISSUE_OFFLINE, Permission.KEY_BULK,
+    Permission.PIN_REVEAL, Permission.PIN_CHOOSE, Permission.KEY_ENCODE, Permission.KEY_ISSUE_OFFLINE, Permission.KEY_BULK,
 }  # fmt: skip
 """What support may do here beyond reading: a supervisor's acts, but no PIN and nothing that happens at a desk."""
 

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 from credentials.models import CredentialDoor, KeyCredential
 from devices.models import LockDevice
 from lockservice.core.tenancy import tenant
+from sagas.intake import internal_lane
 from sagas.models import Alert, OutboxEvent, Saga
 from sagas.runner import Runner
 from sagas.steps import BUDGET
@@ -51,7 +52,7 @@ def _work(hotel: Hotel, within_s: float = 20.0, until: Callable[[], bool] | None
     """Runs the hotel's sagas until all are final, or until the condition holds."""
     with tenant(hotel.tenant_id):
         devices = LockDevice.objects.filter(tenant_id=hotel.tenant_id)
-        lanes = [f"{row.installation_id}:{row.gateway}" for row in devices]
+        lanes = [f"{row.installation_id}:{row.gateway}" for row in devices] + [internal_lane(hotel.tenant_id)]
     ends = time.monotonic() + within_s
     over = until or (lambda: not _open_sagas(hotel))
     Runner(only=lanes).run(until=lambda: over() or time.monotonic() > ends)
@@ -160,10 +161,18 @@ def test_a_gateway_that_stays_away_spends_the_budget_and_not_one_call_more(site:
     site.gateway_online(online=False)
     site.hotel.tell("booking.confirmed", site.hotel.booking(new_id("rsv"), 1, ["101"]))
     _work(site.hotel)
-    assert _key(site.hotel).state == "failed"
+    with tenant(site.hotel.tenant_id):
+        digits, phone = KeyCredential.objects.filter(tenant_id=site.hotel.tenant_id).order_by("id")
+    assert (digits.state, digits.kind) == ("failed", "pin_code")
+    assert (phone.state, phone.kind, phone.replaces) == ("active", "mobile_app", digits.id)  # an eKey needs no gateway
     assert site.calls("keyboardPwd/add") == BUDGET
-    assert _events(site.hotel)[-2:] == ["credential.failed", "vendor.error"]
-    _sound(site, dead_sagas=True)
+    with tenant(site.hotel.tenant_id):
+        rows = OutboxEvent.objects.filter(tenant_id=site.hotel.tenant_id, ordering_key=digits.id).order_by("sequence")
+        told = [row.subject.removeprefix("melmastoon.lock.").removesuffix(".v1") for row in rows]
+    assert told[-2:] == ["credential.failed", "vendor.error"]
+    assert ("KEY_ISSUE_FAILED", "warning", "lock/key-issue") in _alerts(site.hotel)
+    assert site.doors.held() == []  # no digits in any lock: the phone asks the vendor
+    assert site.calls("key/send") == 1
 
 
 @pytest.mark.parametrize(("errcode", "at_least_s"), [(30007, 3600.0), (30006, 60.0)], ids=["quota spent", "too fast"])

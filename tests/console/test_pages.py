@@ -106,13 +106,13 @@ def test_the_story_tells_every_move_call_and_event_in_order(night: Scene, sign_i
 @pytest.mark.parametrize(
     ("story", "role", "titles"),
     [
-        ("ordinary", "gm", ["update", "suspend", "replace", "revoke", "reveal"]),
+        ("ordinary", "gm", ["update", "suspend", "replace", "revoke", "choose_pin", "reveal"]),
         ("ordinary", "support", ["update", "suspend", "replace", "revoke"]),
         ("dead_door", "front_desk", ["retry", "update", "suspend", "replace", "revoke", "reveal"]),
         ("suspended", "front_desk", ["update", "revoke", "reveal"]),
-        ("suspended", "gm", ["update", "unsuspend", "revoke", "reveal"]),
+        ("suspended", "gm", ["update", "unsuspend", "revoke", "choose_pin", "reveal"]),
         ("card", "front_desk", ["encode", "update", "revoke"]),
-        ("cancelled", "gm", ["reveal"]),
+        ("cancelled", "gm", []),
     ],
 )
 def test_the_buttons_are_those_the_state_and_the_role_allow(
