@@ -32,6 +32,9 @@ from vendors.port.secrets import Pin
 from vendors.port.types import CredentialKind, Intent, Propagation, RevokeReason, Window
 
 WHY_MIN, WHY_MAX = 3, 200
+MAY_STAY = UNKNOWN_OWNER | {Kind.STALE_CARD}
+"""What a person may leave as it is. A difference between a door and a key of our own books is repaired, never silenced: it
+would not be told again however dangerous it becomes."""
 NO_END = timedelta(days=365)
 """How long our books say a key without an end lasts that is about to be removed; its removal is tried for so long."""
 
@@ -80,6 +83,8 @@ def know(tenant_id: str, finding_id: int, decision: Decision) -> None:
     """
     with tenancy.tenant(tenant_id):
         row = _open_finding(tenant_id, finding_id, decision, kinds=None)
+        if Kind(row.kind) not in MAY_STAY:
+            raise Refused("TRANSITION_REFUSED", "our books know this key: repair it, or act on the key itself")
         row.status = IGNORED
         _note(row, "known", decision, clock.now())
         row.save()

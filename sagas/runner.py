@@ -241,6 +241,7 @@ class Runner:
         hotel_now, real_now = claims.clocks()
         adapters.vendor_clock().observe(hotel_now)
         internal = [work for work in works if work.credential_id is None]
+        internal.sort(key=lambda work: work.reservation_id or "")  # stays are locked in one order, or two of us deadlock
         keyed = [work for work in works if work.credential_id is not None]
         calls: list[tuple[Work, Call]] = []
         tenancy.switch_to_tenant(tenant_id)

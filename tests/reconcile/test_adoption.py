@@ -219,9 +219,14 @@ def test_a_key_of_ours_is_not_adopted(hotel: Hotel, hands: Hands) -> None:
     hands.alter("101", suspended=True)
     look(hotel)
     (row,) = found(hotel)
-    for act in (lambda: adopt(hotel.tenant_id, row.pk, stay, GM), lambda: remove(hotel.tenant_id, row.pk, GM)):
+    for act in (
+        lambda: adopt(hotel.tenant_id, row.pk, stay, GM),
+        lambda: remove(hotel.tenant_id, row.pk, GM),
+        lambda: know(hotel.tenant_id, row.pk, GM),
+    ):
         with pytest.raises(Refused, match="our books know this key"):
             act()
+    assert [finding.pk for finding in found(hotel)] == [row.pk]
     assert len(keys(hotel)) == 1
 
 

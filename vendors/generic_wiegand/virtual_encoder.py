@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -160,6 +160,7 @@ class VirtualEncoder:
         for sector, record in layout.items():
             body = record.pack()
             if after.get(sector) != body + seal(body, key, bytes.fromhex(uid)):
+                self._void(uid, layout)
                 return DeskResult(Outcome.REFUSED, Refusal.VERIFY_FAILED, "the card does not hold what was written")
         return DeskResult(Outcome.DONE, result=_card_result(job, uid, layout.values()))
 
@@ -170,19 +171,25 @@ class VirtualEncoder:
             return DeskResult(Outcome.UNKNOWN, detail="the card is not there")
         key, wanted = bytes.fromhex(str(self._get("/encoder/about", {})["propertyKey"])), _records(job)
         found = {
-            record.door
-            for blob in self._held(uid).values()
+            sector: record.door
+            for sector, blob in self._held(uid).items()
             if (record := unpack(blob[:BODY_BYTES])) is not None
             and blob[BODY_BYTES:] == seal(blob[:BODY_BYTES], key, bytes.fromhex(uid))
             and blob[:BODY_BYTES] in {r.pack() for r in wanted}
         }
-        if found == {record.door for record in wanted}:
+        if set(found.values()) == {record.door for record in wanted}:
             return DeskResult(Outcome.DONE, result=_card_result(job, uid, wanted))
+        self._void(uid, found)
         return DeskResult(Outcome.REFUSED, Refusal.NOT_DONE, "the card does not hold all of its records")
 
     def _held(self, uid: str) -> dict[int, bytes]:
         rows = self._get("/encoder/records", {"uid": uid})["records"]
         return {int(sector): bytes.fromhex(blob) for sector, blob in rows.items()}
+
+    def _void(self, uid: str, sectors: Iterable[int]) -> None:
+        """Makes records of half a card open nothing: our books will say that it was not made. Raises what writing raises."""
+        for sector in sectors:
+            self._write(uid, sector, 2, VOID)
 
     def _write(self, uid: str, sector: int, block: int, data: bytes) -> None:
         body = {"uid": uid, "sector": sector, "block": block, "data": data.hex(), "encoder": self._name}

@@ -35,7 +35,7 @@ from sagas.models import Finding
 from sagas.reconcile import sightings
 from sagas.reconcile.compare import UNKNOWN_OWNER
 from sagas.reconcile.repair import is_repairable
-from sagas.reconcile_acts import Decision
+from sagas.reconcile_acts import MAY_STAY, Decision
 
 KINDS = {
     "orphan": Word(_("left behind by us"), words.BAD),
@@ -254,7 +254,7 @@ def offered(desk: Desk, row: Finding) -> tuple[str, ...]:
         found += ["remove"]
     if row.status == "open":
         found += ["repair"] if is_repairable(row) else []
-        found += ["known"]
+        found += ["known"] if row.kind in MAY_STAY else []
     return tuple(found)
 
 

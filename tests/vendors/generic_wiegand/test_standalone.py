@@ -273,6 +273,30 @@ def test_a_torn_card_opens_nothing_and_its_job_is_unknown_until_the_card_is_read
     assert site.tried(room, CARD, site.cards()[-1]) == "ok"
 
 
+def test_half_a_card_is_made_void_before_it_is_said_that_none_was_made(site: LockSite) -> None:
+    doors = site.doors[:2]
+    request = request_for(site, CARD, doors, card_number=None)
+    written = {"n": 0}
+    forward = site.proxy
+
+    def matches(path: str) -> bool:
+        written["n"] += path.startswith("/encoder/block")
+        return path.startswith("/encoder/block") and written["n"] > 4  # the first door's record is whole, the second is torn
+
+    forward._matches, before = matches, forward._matches
+    try:
+        site.trouble(Trouble.RESET_BEFORE, 99)
+        outcome = site.port.issue_credential(request)
+    finally:
+        forward._matches = before
+        forward.heal()
+    assert {r.outcome for r in outcome.doors} == {Outcome.UNKNOWN}
+    (card,) = site.cards()
+    with pytest.raises(KeyIssueFailed):
+        site.port.issue_credential(replace(request, meta=replace(request.meta, attempt=2)))
+    assert [site.tried(door, CARD, card) == "ok" for door in doors] == [False, False]
+
+
 def test_a_desk_that_is_gone_leaves_the_key_unknown_and_nothing_is_sent_again(site: LockSite) -> None:
     site.relay.is_held = True
     request = request_for(site, CARD, site.doors[:1])
