@@ -64,6 +64,11 @@ class PolicyForm(ReasonForm):
         required=False,
     )
     fallback_installation_id = forms.ChoiceField(label=_("Lock system to fall back on"), required=False)
+    outage_patience_minutes = forms.IntegerField(
+        label=_("Minutes a lock system may be away before it is given up"),
+        help_text=_("Empty: 15."),
+        min_value=0, max_value=24 * 60, required=False,
+    )  # fmt: skip
 
     def __init__(self, policy: KeyKindPolicy, systems: Mapping[str, str], data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, initial=_initial(policy))
@@ -90,6 +95,8 @@ class PolicyForm(ReasonForm):
         wanted["default_areas"] = sorted(data["default_areas"])
         wanted["fallback_installation_id"] = data["fallback_installation_id"] or None
         usual = stored(KeyKindPolicy())
+        patience = data["outage_patience_minutes"]
+        wanted["outage_patience_minutes"] = usual["outage_patience_minutes"] if patience is None else patience
         return {name: value for name, value in wanted.items() if value != usual[name]}
 
 
