@@ -197,3 +197,10 @@ def test_outside_embedded_mode_no_demo_address_is_served_and_no_token_is_signed(
         [sys.executable, "-c", code], env=environment, cwd=REPOSITORY_ROOT, capture_output=True, text=True, check=False
     )
     assert (run.stdout.split(), run.returncode) == (["absent", "absent", "unsigned"], 0), run.stderr
+
+
+def test_a_browser_is_led_to_the_console_and_a_program_is_told_that_nothing_is_there(web: WebServer) -> None:
+    led = requests.get(f"{web.url}/", headers={"Accept": "text/html,*/*;q=0.8"}, allow_redirects=False, timeout=10)
+    assert (led.status_code, led.headers["Location"]) == (302, "/console/")
+    told = requests.get(f"{web.url}/", headers={"Accept": "*/*"}, allow_redirects=False, timeout=10)
+    assert (told.status_code, told.json()["code"]) == (404, "MELMASTOON.LOCK.NOT_FOUND")
