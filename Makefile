@@ -38,7 +38,7 @@ first-key: $(READY)
 	@exec $(BIN)/python manage.py first_key
 
 test: $(READY)
-	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) $(PYTEST_ARGS)
+	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 chaos: $(READY)
 	@exec $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)

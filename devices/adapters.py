@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from devices import secret_sealing
+from devices import call_scope, secret_sealing
 from devices.limits import SharedLimit
 from devices.models import VendorInstallation
 from devices.relay import RowRelay
@@ -128,8 +128,8 @@ class CountedLimit:
         self._limit = limit
 
     def acquire(self, calls: int, priority: int) -> None:
-        """Takes the calls as the limit allows. Raises as it does."""
-        self._limit.acquire(calls, priority)
+        """Takes the calls as the limit allows, between two requests of a verb after a pause. Raises as it does."""
+        call_scope.take(self._limit.acquire, calls, priority)
         if (open_tally := getattr(_tallies, "open", None)) is not None:
             open_tally.calls += calls
 

@@ -29,6 +29,7 @@ from typing import Any, Final
 from django.conf import settings
 
 from devices import adapters
+from vendors.registry import UnknownVendor
 
 FILE_NAME: Final = "prices.toml"
 _FIELDS: Final = frozenset({"item", "amount", "currency", "valid_from", "included"})
@@ -83,9 +84,12 @@ class PriceList:
 def price_list(vendor: str) -> PriceList:
     """Returns the vendor's list: the operator's where there is one, else the shipped one, else an empty one.
 
-    Raises PriceListWrong, and vendors.registry.UnknownVendor.
+    A vendor whose folder is gone has an empty one: what was counted of it is still told. Raises PriceListWrong.
     """
-    manifest = adapters.manifest(vendor)
+    try:
+        manifest = adapters.manifest(vendor)
+    except UnknownVendor:
+        return PriceList(vendor, (), is_operators=False)
     if settings.VENDOR_PRICES and (own := Path(settings.VENDOR_PRICES) / f"{manifest.code}.toml").is_file():
         return PriceList(manifest.code, read(own.read_text(encoding="utf-8"), str(own)), is_operators=True)
     shipped = resources.files(manifest.adapter.partition(":")[0].rpartition(".")[0]) / FILE_NAME

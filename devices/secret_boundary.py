@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import structlog
 
+from devices import call_scope
 from lockservice.core.crypto import SealBroken
 from lockservice.core.kms import KeyUnavailable
 from lockservice.core.secret_cache import PAUSE_S, HeldSecrets
@@ -112,7 +113,8 @@ class BoundaryPort:
         handed = (args, tuple(named.values()))
         fault: Exception
         try:
-            answer = getattr(adapter, verb)(*args, **named)
+            with call_scope.verb():
+                answer = getattr(adapter, verb)(*args, **named)
         except LockError as error:
             fault = cleaned(error, _known(secrets, handed))
         except Exception as error:  # noqa: BLE001 - an adapter's mistake may carry anything in its text

@@ -18,6 +18,7 @@ from credentials.house import house
 from devices import adapters
 from devices.selectors import InstallationFacts, UnknownDevice, installation
 from lockservice.core import tenancy
+from vendors.registry import UnknownVendor
 
 LEASE_S = 90.0
 """Longer than any vendor's answer to a question takes (75 s)."""
@@ -145,5 +146,8 @@ def _second_of(installation_id: str) -> int:
 
 
 def _pause_s(facts: InstallationFacts, calls_count: int) -> float:
-    limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
+    try:
+        limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
+    except UnknownVendor:  # its folder is gone: its own comparison will say so, the nights of the others go on
+        return 0.0
     return calls_count * MONTH_S / (limit * QUOTA_SHARE) if limit else 0.0

@@ -22,6 +22,7 @@ from sagas import acts
 from sagas.models import Lane, OutboxEvent, Saga
 from sagas.runner import Runner
 from tests.support.hotel import Hotel, build_hotel
+from tests.support.rate_pause import waited_for_limit
 from tests.vendors.site import Simulator
 from vendors.port.ids import new_id
 from vendors.port.types import CredentialKind, RevokeReason, Window
@@ -66,11 +67,13 @@ class House(ABC):
 
     def work(self) -> None:
         """Runs all due work to its end, retries included."""
-        for _ in range(3):
+        rounds = 3
+        while rounds > 0:
             with tenant(self.hotel.tenant_id):
                 lanes = list(Lane.objects.filter(tenant_id=self.hotel.tenant_id).values_list("key", flat=True))
                 Saga.objects.filter(tenant_id=self.hotel.tenant_id, status="retry").update(status="due", due_at=None)
             Runner(only=lanes).run(until=lambda: False, drain=True, max_s=30)
+            rounds -= 0 if waited_for_limit(self.hotel.tenant_id) else 1
 
     def tell(self, subject: str, stay: str, version: int, rooms: Sequence[str], **extra: Any) -> None:
         extra.setdefault("end", self.end)

@@ -20,6 +20,7 @@ from lockservice.core.tenancy import tenant
 from sagas.models import Lane, Saga
 from sagas.runner import Runner
 from tests.support.hotel import Hotel, build_hotel
+from tests.support.rate_pause import waited_for_limit
 from tests.vendors.site import Simulator
 from vendors.port.ids import new_id
 from vendors.port.simulated import Breakable, Effect, HeldKey, SimulatorControl, WantedDoor, WantedHouse
@@ -41,6 +42,11 @@ class PhoneHouse:
 
     def work(self, *, at_once: bool = True) -> None:
         """Runs what is due; `at_once` also what was put off."""
+        self._round(at_once=at_once)
+        while at_once and waited_for_limit(self.hotel.tenant_id):
+            self._round(at_once=True)
+
+    def _round(self, *, at_once: bool) -> None:
         with tenant(self.hotel.tenant_id):
             mine = {"tenant_id": self.hotel.tenant_id}
             if at_once:

@@ -20,6 +20,8 @@ from tests.support.own_service import SERVERS, OwnService, own_servers
 
 REAL_FILE = Path(__file__).parents[3] / "shared" / "data" / "hotel_bookings_resort.csv.gz"
 SIXTY = ("replay_bookings", "--generate", "60", "--seed", "1")
+SPREAD_COUNT = 300
+"""Two thousand take a quarter of an hour; how to replay those stands in docs/operations.md."""
 
 
 @pytest.fixture(scope="module")
@@ -158,13 +160,12 @@ def test_two_thousand_real_bookings_on_ttlock_then_the_same_file_again(
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(not REAL_FILE.exists(), reason="the public bookings file is not on this machine")
-def test_two_thousand_real_bookings_over_all_vendors(
-    service: OwnService, record_property: Callable[[str, object], None]
-) -> None:
+def test_real_bookings_over_all_vendors(service: OwnService, record_property: Callable[[str, object], None]) -> None:
     started = time.monotonic()
-    report = replay(service, "replay_bookings", str(REAL_FILE), "--limit", "2000", "--spread", timeout_s=3300)
+    report = replay(service, "replay_bookings", str(REAL_FILE), "--limit", str(SPREAD_COUNT), "--spread", timeout_s=1500)
     record_property("seconds", round(time.monotonic() - started))
     record_property("vendors", json.dumps(report["vendors"]))
-    assert (report["bookings_count"], report["told_count"]) == (2000, 4730)
+    told = plan(read_file(REAL_FILE, SPREAD_COUNT), TIME_ZONE).planned
+    assert (report["bookings_count"], report["told_count"]) == (SPREAD_COUNT, len(told))
     assert tuple(report["vendors"]) == settings.DEMO_VENDOR_CODES
     is_true_for_each_vendor(report)

@@ -25,6 +25,8 @@ from vendors.support.control_port import ControlPort
 
 HOUSE = WantedHouse("inn", 1, [WantedDoor(101, "101"), WantedDoor(102, "102", gateway=None)], 0, "secret")
 ONLINE, ALONE = "inn-101", "inn-102"
+NOW = datetime.now(UTC).replace(microsecond=0)
+"""One instant for all requests: a repeated one must be the same to the letter."""
 
 
 @contextmanager
@@ -42,10 +44,9 @@ def simulator(state: Path) -> Iterator[tuple[SaltoControl, ControlPort, str]]:
 
 def make(url: str, secrets: Any, **body: Any) -> dict[str, Any]:
     """Asks the cloud for a key."""
-    now = datetime.now(UTC).replace(microsecond=0)
     document = {
         "propertyId": "inn", "reservationRef": "c-1", "operator": "gk-1", "mode": "new",
-        "validFrom": (now - timedelta(hours=1)).isoformat(), "validUntil": (now + timedelta(days=1)).isoformat(), **body,
+        "validFrom": (NOW - timedelta(hours=1)).isoformat(), "validUntil": (NOW + timedelta(days=1)).isoformat(), **body,
     }  # fmt: skip
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     headers = {
