@@ -36,6 +36,11 @@ def manifest(vendor: str) -> VendorManifest:
     return registry.manifest(vendor)
 
 
+def is_known(vendor: str) -> bool:
+    """Says whether a vendor's folder is there, by its code or an alias."""
+    return any(vendor == found.code or vendor in found.aliases for found in registry.manifests().values())
+
+
 def manifests() -> dict[str, VendorManifest]:
     """Returns every vendor's manifest by code."""
     return registry.manifests()

@@ -1,7 +1,7 @@
 """One verb's requests on one thread: a verb that has begun is not cut off by our own limit.
 
-One rule: a limit refuses a verb before its first request, when nothing was done and nothing is lost by asking again; between two
-requests it makes it wait. A key that was made while its predecessor could not be taken away any more would be a second key.
+One rule: a limit refuses a verb before its first request, when nothing was done and nothing is lost by asking again; between
+two requests it makes it wait. A key that was made while its predecessor could not be taken away any more would be a second key.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def verb() -> Iterator[Scope]:
 
 
 def take(acquire: Callable[[int, int], None], calls: int, priority: int) -> None:
-    """Takes calls from a limit; inside a verb that has asked before, waits for them. Raises as the limit does, and, after having
-    waited in vain, an error that counts as an attempt: the next one looks before it repeats."""
+    """Takes calls from a limit; inside a verb that has asked before, waits for them. Raises as the limit does, and, after
+    having waited in vain, an error that counts as an attempt: the next one looks before it repeats."""
     scope: Scope | None = getattr(_scopes, "open", None)
     while True:
         try:

@@ -29,7 +29,6 @@ from typing import Any, Final
 from django.conf import settings
 
 from devices import adapters
-from vendors.registry import UnknownVendor
 
 FILE_NAME: Final = "prices.toml"
 _FIELDS: Final = frozenset({"item", "amount", "currency", "valid_from", "included"})
@@ -86,10 +85,9 @@ def price_list(vendor: str) -> PriceList:
 
     A vendor whose folder is gone has an empty one: what was counted of it is still told. Raises PriceListWrong.
     """
-    try:
-        manifest = adapters.manifest(vendor)
-    except UnknownVendor:
+    if not adapters.is_known(vendor):
         return PriceList(vendor, (), is_operators=False)
+    manifest = adapters.manifest(vendor)
     if settings.VENDOR_PRICES and (own := Path(settings.VENDOR_PRICES) / f"{manifest.code}.toml").is_file():
         return PriceList(manifest.code, read(own.read_text(encoding="utf-8"), str(own)), is_operators=True)
     shipped = resources.files(manifest.adapter.partition(":")[0].rpartition(".")[0]) / FILE_NAME

@@ -18,7 +18,6 @@ from credentials.house import house
 from devices import adapters
 from devices.selectors import InstallationFacts, UnknownDevice, installation
 from lockservice.core import tenancy
-from vendors.registry import UnknownVendor
 
 LEASE_S = 90.0
 """Longer than any vendor's answer to a question takes (75 s)."""
@@ -146,8 +145,7 @@ def _second_of(installation_id: str) -> int:
 
 
 def _pause_s(facts: InstallationFacts, calls_count: int) -> float:
-    try:
-        limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
-    except UnknownVendor:  # its folder is gone: its own comparison will say so, the nights of the others go on
+    if not adapters.is_known(facts.vendor):  # its own comparison will say so, the nights of the others go on
         return 0.0
+    limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
     return calls_count * MONTH_S / (limit * QUOTA_SHARE) if limit else 0.0
