@@ -7,6 +7,7 @@ run's word; numbers that begin with the run's five digits; PINs that the service
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import re
 import secrets
@@ -18,6 +19,8 @@ KEYPAD = "479"
 """The keypad of a door at which drawn PINs are marked: nine digits, each one of three."""
 PIN_LENGTH = 9
 
+_FIRST, _STRIDE = secrets.randbelow(10**4), 3607
+_turns = itertools.count()
 _APART_BEFORE, _APART_AFTER = "(?<![0-9A-Za-z])", "(?![0-9A-Za-z])"
 
 
@@ -41,8 +44,8 @@ class Marks:
         return f"{self.word}{secrets.token_hex(12)}"
 
     def pin(self) -> str:
-        """Nine digits."""
-        return f"{self.prefix}{secrets.randbelow(10**4):04d}"
+        """Nine digits, in one process never the same twice before ten thousand were drawn: a door takes no digits twice."""
+        return f"{self.prefix}{(_FIRST + next(_turns) * _STRIDE) % 10**4:04d}"
 
     def card_number(self) -> str:
         """A card's number in decimal, below 2 to the power of 32."""
