@@ -146,7 +146,7 @@ def held_by(desk: RelayDesk) -> list[RelayJobRow]:
 
 
 def to_ask(desk: RelayDesk) -> list[str]:
-    """Returns the jobs whose fate this desk should be asked for now, and notes that it was."""
+    """Returns the jobs about whose fate this desk has to be asked, and notes that it was asked."""
     now = real_now()
     rows = RelayJobRow.objects.filter(tenant_id=desk.tenant_id, desk_id=desk.desk_id, state=JobRowState.UNKNOWN)
     rows = rows.filter(Q(asked_at__isnull=True) | Q(asked_at__lt=now - timedelta(seconds=ASK_AGAIN_S)))
