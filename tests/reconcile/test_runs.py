@@ -335,7 +335,8 @@ def test_the_night_of_a_house_is_between_one_and_five_by_its_own_clock(hotel: Ho
 
 
 def test_every_installation_gets_its_night(hotel: Hotel) -> None:
-    turns.plan_new()
+    while turns.plan_new():  # two hundred at a time, and other tests' installations come first
+        pass
     with tenant(hotel.tenant_id):
         row = ReconcileTurn.objects.get(tenant_id=hotel.tenant_id, installation_id=hotel.installation_id)
         assert row.due_at > datetime.now(UTC)
