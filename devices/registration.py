@@ -5,7 +5,7 @@ label of exactly one room as a word ("Room 204 main door") is on that room. What
 on the wrong door is worse than none.
 
 One rule: a lock is registered once, with one `device.registered.v1`; later imports refresh what the vendor tells (capabilities,
-gateway, firmware) and change its doors only where the table says so.
+gateway, firmware) and change its doors only where the table says so. Live keys follow a lock to its door.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -22,12 +22,16 @@ from devices import adapters, health, selectors
 from devices.models import LockDevice as DeviceRow
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Room
-from sagas import outbox
+from sagas import intake, outbox
 from sagas.events.instants import format_instant
 from sagas.events.subjects import Subject
+from sagas.intake import Start
+from sagas.outbox import Cause
 from vendors.port.ids import new_id
 from vendors.port.types import Area, LockCapabilities, LockDevice
 
+DOORS_CHANGED: Final = "doors_changed"
+"""The saga's flow that brings live keys to the doors their rooms have now; sagas.flows.doors_changed."""
 COLUMNS: Final = ("external_id", "label", "rooms", "areas", "shared")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _TRUTH = {"": False, "no": False, "yes": True}
@@ -114,9 +118,10 @@ def compare(
 def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
     """Writes the new and the changed locks of a survey in one transaction; returns how many were written.
 
-    Repeating it changes nothing: a lock registered meanwhile is left as it is.
+    Where a lock is new or hangs elsewhere than we knew, live keys follow by a saga. Repeating it changes nothing: a lock
+    registered meanwhile is left as it is.
     """
-    written = 0
+    written, moved = 0, _Moved()
     with tenancy.tenant(tenant_id):
         now = clock.now()
         facts = selectors.installation(tenant_id, installation_id)
@@ -124,15 +129,62 @@ def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
             if line.placing is None or line.found is None:
                 continue
             if line.action is Action.NEW:
-                written += _register(tenant_id, facts, line.placing, line.found, now)
+                row = _register(tenant_id, facts, line.placing, line.found, now)
+                if row is not None:
+                    written += 1
+                    moved.note(row.id, line.placing)
             elif line.action is Action.CHANGED:
                 row = DeviceRow.objects.select_for_update().get(tenant_id=tenant_id, id=line.device_id)
+                before = placing_of(row)
                 for name, value in _fields(line.found, line.placing).items():
                     setattr(row, name, value)
                 row.save()
                 written += 1
+                if _where(before) != _where(line.placing):
+                    moved.note(row.id, before, line.placing)
+        _let_keys_follow(tenant_id, installation_id, moved, now)
     selectors.forget()
     return written
+
+
+@dataclass(slots=True)
+class _Moved:
+    """Locks that are new or hang elsewhere, the rooms they are or were on, and whether one is or was a shared door."""
+
+    device_ids: set[str] = field(default_factory=set)
+    rooms: set[str] = field(default_factory=set)
+    shared: bool = False
+
+    def note(self, device_id: str, *placings: Placing) -> None:
+        """Adds a lock with where it was and where it is."""
+        self.device_ids.add(device_id)
+        for placing in placings:
+            self.rooms |= set(placing.rooms)
+            self.shared = self.shared or placing.shared
+
+
+def _where(placing: Placing) -> tuple[frozenset[str], frozenset[str], bool]:
+    return frozenset(placing.rooms), frozenset(placing.areas), placing.shared
+
+
+def _let_keys_follow(tenant_id: str, installation_id: str, moved: _Moved, now: datetime) -> None:
+    """Starts the saga that brings live keys to their rooms' doors. In the transaction that moved the locks: a lock on another
+    room with the last guest's key in it would let a stranger in."""
+    if not moved.device_ids:
+        return
+    act = outbox.new_event_id()
+    start = Start(
+        flow=DOORS_CHANGED,
+        key=intake.own_key("doors-changed", installation_id, act),
+        lane=intake.internal_lane(tenant_id),
+        installation_id=installation_id,
+        priority=intake.PRIORITY_SECURITY,
+        args={
+            "installation": installation_id, "deviceIds": sorted(moved.device_ids), "rooms": sorted(moved.rooms),
+            "shared": moved.shared,
+        },
+    )  # fmt: skip
+    intake.start(tenant_id, [(start, Cause(correlation_id=installation_id))], now)
 
 
 def by_label(label: str, rooms: Mapping[str, str]) -> Placing | None:
@@ -215,7 +267,10 @@ def _changes(row: DeviceRow, found: LockDevice, placing: Placing) -> tuple[str, 
     return tuple(name for name, value in wanted.items() if getattr(row, name) != value)
 
 
-def _register(tenant_id: str, facts: selectors.InstallationFacts, placing: Placing, found: LockDevice, now: datetime) -> int:
+def _register(
+    tenant_id: str, facts: selectors.InstallationFacts, placing: Placing, found: LockDevice, now: datetime
+) -> DeviceRow | None:
+    """Writes a new lock with its event; None where it is registered already."""
     row, made = DeviceRow.objects.get_or_create(
         tenant_id=tenant_id,
         installation_id=facts.id,
@@ -223,7 +278,7 @@ def _register(tenant_id: str, facts: selectors.InstallationFacts, placing: Placi
         defaults={"id": new_id("lck"), "property_id": facts.property_id, "online": found.online, **_fields(found, placing)},
     )
     if not made:
-        return 0
+        return None
     data: dict[str, Any] = {
         "deviceId": row.id,
         "propertyId": row.property_id,
@@ -238,7 +293,7 @@ def _register(tenant_id: str, facts: selectors.InstallationFacts, placing: Placi
     event = health.emission(row, Subject.DEVICE_REGISTERED, data)
     row.save(update_fields=["event_sequence"])
     outbox.write(tenant_id, [event], now)
-    return 1
+    return row
 
 
 def _camel(capabilities: LockCapabilities) -> dict[str, bool]:

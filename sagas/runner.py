@@ -33,6 +33,7 @@ from sagas.flows import (
     bulk_revoke,
     clock_again,
     decommission,
+    doors_changed,
     follow_booking,
     rest_key,
     settle_plan,
@@ -73,6 +74,9 @@ _WALKS = {
     bulk_revoke.FLOW: Walk(bulk_revoke.next_page, bulk_revoke.run_page, bulk_revoke.PAGE),
     decommission.FLOW: Walk(
         decommission.next_page, decommission.run_page, decommission.PAGE, decommission.ROUNDS, decommission.PAUSE_S
+    ),
+    doors_changed.FLOW: Walk(
+        doors_changed.next_page, doors_changed.run_page, decommission.PAGE, decommission.ROUNDS, decommission.PAUSE_S
     ),
     clock_again.FLOW: Walk(
         clock_again.next_page, clock_again.run_page, clock_again.PAGE, clock_again.ROUNDS, clock_again.PAUSE_S

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import QuerySet
+
 from credentials import locks
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
@@ -37,6 +39,11 @@ def next_page(tenant_id: str, args: dict[str, Any]) -> list[str]:
     rows = KeyCredential.objects.filter(
         tenant_id=tenant_id, id__in=here.values("credential_id"), id__gt=args.get("after", ""), state__in=sorted(LIVE)
     )
+    return lock_stays(tenant_id, rows)
+
+
+def lock_stays(tenant_id: str, rows: QuerySet[KeyCredential]) -> list[str]:
+    """Locks the stays of the first PAGE of these keys and returns the keys' ids."""
     ids = list(rows.order_by("id").values_list("id", "reservation_id")[:PAGE])
     for reservation_id in sorted({stay for _, stay in ids if stay}):
         locks.lock_reservation(tenant_id, reservation_id)  # before its keys, as everywhere
@@ -49,19 +56,24 @@ def run_page(batch: KeyBatch, work: Work) -> None:
     gone = set(work.args["deviceIds"])
     for key in list(batch.keys.values()):
         if key.state in LIVE and any(d.device_id in gone and not d.dropped for d in batch.doors_at(key)):
-            _leave(batch, house(batch.tenant_id, key.property_id), key, work)
+            bring_to_doors(batch, house(batch.tenant_id, key.property_id), key, work, TRIGGER)
 
 
-def _leave(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> None:
-    """Brings the key to the locks that are left. A room without any goes to another lock system, or a person is told."""
+def bring_to_doors(
+    batch: KeyBatch, place: House, key: KeyCredential, work: Work, trigger: str, *, take_first: bool = False
+) -> None:
+    """Brings the key to the locks its rooms have now. A room without any goes to another lock system, or a person is told.
+
+    `trigger` is told in the event of a key that ends; `take_first` is as in `update_key.begin`.
+    """
     kept, lost = _sort_rooms(key)
     lost = _without_company(key, lost)
     rests = _why_at_rest(key)  # before it ends, which calls a resume off
     if kept or not key.rooms:
         saga_key = own_key("decommission", work.id, key.id, str(work.args.get("round", 1)))
-        update_key.begin(batch, place, key, saga_key, work.cause, rooms=kept, areas=tuple(key.areas))
+        update_key.begin(batch, place, key, saga_key, work.cause, rooms=kept, areas=tuple(key.areas), take_first=take_first)
     else:
-        _end(batch, key, work)
+        _end(batch, key, work, trigger)
     is_open = bool(locks.open_properties(key.tenant_id, [key.property_id])) if lost else False
     for home, rooms in _homes(key, lost).items() if is_open else ():
         _move(batch, place, key, home, rooms, work, rests)
@@ -119,9 +131,9 @@ def _homes(key: KeyCredential, rooms: Sequence[str]) -> dict[str, tuple[str, ...
     return {home: tuple(named) for home, named in found.items()}
 
 
-def _end(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
+def _end(batch: KeyBatch, key: KeyCredential, work: Work, trigger: str) -> None:
     saga_key = own_key("decommission-end", work.id, key.id)
-    revoke_key.begin(batch, key, RevokeReason.SECURITY, saga_key, work.cause, trigger=TRIGGER)
+    revoke_key.begin(batch, key, RevokeReason.SECURITY, saga_key, work.cause, trigger=trigger)
 
 
 def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: tuple[str, ...], work: Work, rests: str) -> None:

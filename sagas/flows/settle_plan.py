@@ -25,6 +25,7 @@ from sagas.alerts import NewAlert
 from sagas.flows import choose_pin, fall_back, rest_key, settle_record
 from sagas.flows.one_change import AT_ENCODER, Group, earlier_keys, first_is_on_its_way, one_change
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
+from sagas.flows.update_key import TAKE_FIRST
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
 from sagas.models import SagaStatus
 from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
@@ -144,11 +145,13 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     if not open_doors:
         settle_record.close(context, work, key)
         return None
-    ready, later = ready_doors(context, _give_before_taking(key, open_doors))
+    takes_first = bool(work.args.get(TAKE_FIRST))
+    ready, later = ready_doors(context, open_doors if takes_first else _give_before_taking(key, open_doors))
     if not ready:
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
-    ready.sort(key=lambda item: (RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
+    order = -1 if takes_first else 1
+    ready.sort(key=lambda item: (order * RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
     first, verb = ready[0]
     alike = (first.lane, first.rounds, _is_deferred(first, verb))
     group = [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike]

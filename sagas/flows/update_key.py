@@ -14,12 +14,14 @@ from credentials.services import KeyBatch
 from devices import selectors
 from sagas.events.instants import format_instant
 from sagas.flows import issue_key
-from sagas.intake import PRIORITY_ISSUE, Start
+from sagas.intake import PRIORITY_ISSUE, PRIORITY_SECURITY, Start
 from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.types import Window
 
 FLOW = "update"
+TAKE_FIRST = "takeFirst"
+"""The saga's argument that says: the doors the key leaves are other rooms' now, so they lose it before others get it."""
 
 
 class WindowOver(Exception):
@@ -38,11 +40,12 @@ def begin(
     areas: tuple[str, ...] | None = None,
     areas_only: bool = False,
     grace_included: bool = False,
+    take_first: bool = False,
 ) -> bool:
     """Changes what a locked live key shall be, and starts the work at the doors. False when nothing differs or it is over.
 
     `window` is the stay's, to which grace is added unless `grace_included`. `areas_only` leaves a key without rooms its shared
-    doors. Inside the tenant's block.
+    doors. `take_first` makes it security work that takes before it gives. Inside the tenant's block.
     Raises WindowOver, issue_key.NoDoors.
     """
     if key.state in TERMINAL:
@@ -65,8 +68,8 @@ def begin(
             installation_id=key.installation_id,
             credential_id=key.id,
             reservation_id=key.reservation_id,
-            priority=PRIORITY_ISSUE,
-            args={"changes": changes},
+            priority=PRIORITY_SECURITY if take_first else PRIORITY_ISSUE,
+            args={"changes": changes, **({TAKE_FIRST: True} if take_first else {})},
         ),
         cause,
     )
