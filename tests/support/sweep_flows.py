@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from devices import registration
+from devices.models import LockDevice
+from devices.registration import Action, Line, Placing
 from lockservice.core import clock
 from lockservice.core.tenancy import tenant
 from sagas import acts, device_acts, intake, pin_acts
@@ -21,7 +24,8 @@ from sagas.outbox import Cause
 from tests.support.hotel import full_subject
 from tests.support.sweep_stage import Stage
 from vendors.port.secrets import Pin
-from vendors.port.types import RevokeReason, SuspendReason, Window
+from vendors.port.types import LockCapabilities, RevokeReason, SuspendReason, Window
+from vendors.port.types import LockDevice as Listed
 
 ACTOR = acts.Actor("usr_desk")
 
@@ -229,6 +233,19 @@ def _retire_room(stage: Stage) -> None:
     stage.settle()
 
 
+def _hang_right(stage: Stage) -> None:
+    """The locks of 101 and 102 hang the wrong way round; an import of a corrected table says so."""
+    hotel, lines = stage.hotel, []
+    with tenant(hotel.tenant_id):
+        for label, other in (("101", "102"), ("102", "101")):
+            row = LockDevice.objects.get(tenant_id=hotel.tenant_id, id=hotel.devices[label])
+            found = Listed(row.external_id, row.label, True, LockCapabilities(**row.capabilities), row.gateway, row.has_remote)
+            there = Placing(row.label, (hotel.rooms[other],))
+            lines.append(Line(Action.CHANGED, row.external_id, row.label, there, found, row.id))
+    registration.apply(hotel.tenant_id, hotel.installation_id, lines)
+    stage.settle()
+
+
 FLOWS: dict[str, Flow] = {
     "issue": Flow(_confirm),
     "issue with the answer lost": Flow(_confirm, query="lost=1"),
@@ -245,6 +262,7 @@ FLOWS: dict[str, Flow] = {
     "replace": Flow(_remember_key, _replace, expected=("revoked", "active")),
     "revoke by hand": Flow(_remember_key, _take_back, expected=("revoked",), doors=()),
     "street door out of service": Flow(_remember_key, _retire_street_door, doors=("101",)),
+    "locks that hang the wrong way round": Flow(_remember_key, _hang_right, doors=("102", "lobby")),
     "only lock of a room out of service": Flow(_remember_key, _retire_room, expected=("revoked",), doors=()),
     "bulk revoke": Flow(_three_stays, expected=("revoked",) * 3, doors=()),
     "cancelled during issue": Flow(_confirm_and_cancel, _cancelled_while_the_vendor_works, expected=("failed",), doors=()),
