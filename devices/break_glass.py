@@ -18,7 +18,8 @@ from devices.models import BreakGlass, BreakGlassStep, VendorInstallation
 from devices.secret_rules import names_of
 from devices.secret_sealing import SealedInstallation
 from lockservice.core import clock, tenancy
-from lockservice.core.secret_store import SecretMissing, StoreUnavailable
+from lockservice.core.crypto import SealBroken
+from lockservice.core.secret_store import SecretMissing, StoreUnavailable, secret_store
 from sagas.alerts import NewAlert, raise_alerts
 from vendors.port.ids import new_id
 from vendors.port.secrets import Token
@@ -115,8 +116,9 @@ def reveal(tenant_id: str, request_id: str, *, actor_id: str) -> Token:
         _require_requester(row, actor_id)
         sealed = SealedInstallation.of(VendorInstallation.objects.get(tenant_id=tenant_id, id=row.installation_id))
     try:
-        value = adapters.secrets_of(sealed)[row.secret_name]
-    except (StoreUnavailable, SecretMissing, KeyError) as error:
+        version = sealed.secret_versions[row.secret_name]
+        value = secret_store().read(sealed.name_of(row.secret_name), version)
+    except (StoreUnavailable, SecretMissing, SealBroken, KeyError) as error:
         raise BreakGlassRefused("VENDOR_UNREACHABLE", "the secret store does not give it now") from error
     with tenancy.tenant(tenant_id):
         row, now = _live(tenant_id, request_id, (APPROVED,))
@@ -124,7 +126,7 @@ def reveal(tenant_id: str, request_id: str, *, actor_id: str) -> Token:
             raise BreakGlassRefused("TRANSITION_REFUSED", "two others must agree first")
         _note(row, REVEALED, actor_id, now)
         row.state, row.revealed_at, row.expires_at = REVEALED, now, row.requested_at + OPEN_FOR
-        row.revealed_version = sealed.secret_versions[row.secret_name]
+        row.revealed_version = version
         row.save(update_fields=["state", "revealed_at", "revealed_version", "expires_at"])
         _make_due(row, row.expires_at - now + ROTATE_WITHIN)
         _tell(row, "BREAK_GLASS_OPENED", "critical", "a vendor secret was shown; it must be rotated")
@@ -150,7 +152,7 @@ def close_expired() -> int:
     for tenant_id, request_id in over:
         with tenancy.tenant(tenant_id):
             row = BreakGlass.objects.select_for_update().get(tenant_id=tenant_id, id=request_id)
-            if row.state in OPEN:
+            if row.state in OPEN and row.expires_at <= now:
                 _end(row, EXPIRED, "", now, "")
     return len(over)
 

@@ -1,7 +1,7 @@
 """The list of what must be rotated until when, and the alert for what is late.
 
-One rule: one open row per secret of an installation; a more urgent reason brings it forward, nothing puts it off. Due times are
-real time.
+One rule: one open row per secret of an installation; a more urgent reason brings it forward, nothing puts it off. What is due
+earlier anyway keeps its time and takes an urgent reason over. Due times are real time.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def _alert(row: SecretDue) -> NewAlert:
     detail = (
         f"{row.kind} {row.name} of {row.installation_id} was to be rotated by {row.due_at:%Y-%m-%d %H:%M} UTC ({row.reason})"
     )
-    return NewAlert(f"secret-late:{row.id}", "SECRET_ROTATION_LATE", severity, detail, RUNBOOK, row.property_id)
+    # The reason and the time are part of the cause: a row that was told as late and then became another matter is told again.
+    cause = f"secret-late:{row.id}:{row.reason}:{row.due_at:%Y%m%d%H%M%S}"
+    return NewAlert(cause, "SECRET_ROTATION_LATE", severity, detail, RUNBOOK, row.property_id)
 
 
 def _open(
@@ -165,5 +167,7 @@ def _open(
     here = SecretDue.objects.filter(
         tenant_id=row.tenant_id, installation_id=row.id, kind=kind, name=name, done_at__isnull=True
     ).exclude(id=made[0].id)
-    # Brought forward it is another matter, so it is told again when late.
-    here.filter(due_at__gt=until).update(due_at=until, reason=reason, detail=detail[:120], told_at=None)
+    # Brought forward, or urgent where it was not, it is another matter, so it is told again when late.
+    changes = {"reason": reason, "detail": detail[:120], "told_at": None}
+    if not here.filter(due_at__gt=until).update(due_at=until, **changes) and reason in URGENT:
+        here.exclude(reason__in=URGENT).update(**changes)

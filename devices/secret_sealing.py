@@ -122,11 +122,11 @@ def put(
     place = (TABLE, row.id, SETTINGS)
     key, wrapped = crypto_envelope.new_data_key(key_wrapper(), key_name, row.tenant_id, place)
     versions = {name: version for name, version in (row.secret_versions or {}).items() if name in secrets}
+    row.secret_versions = versions  # from here on, so that whoever catches an error knows what got there
     for name in changed:
         where = SecretName(row.tenant_id, row.property_id, row.id, stored_name(name))
         versions[name] = secret_store().add(where, secrets[name])
     _set_settings(row, key, wrapped, settings)
-    row.secret_versions = versions
     row.secrets_sealed = None
     return changed
 

@@ -1,13 +1,15 @@
 """Sets a lock system up: checks its settings and secrets, tries them at the vendor, and only then lets it be.
 
-One rule: a credential that another property uses is refused before anything is stored, and what failed leaves no claim behind.
-No transaction is open while key service, store or vendor are asked.
+One rule: a credential that another property uses is refused before anything is stored, and what failed leaves no claim and no
+stored value behind. No transaction is open while key service, store or vendor are asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import structlog
 
 from devices import adapters, secret_fingerprints, secret_sealing
 from devices.models import VendorInstallation
@@ -16,9 +18,12 @@ from devices.secret_sealing import SealedInstallation
 from devices.selectors import InstallationFacts
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Property
+from lockservice.core.secret_store import StoreUnavailable, secret_store
 from vendors.port.errors import LockError, Reason
 from vendors.port.ids import new_id
 from vendors.port.secrets import Token
+
+log = structlog.get_logger(__name__)
 
 
 class SetupRefused(Exception):
@@ -52,8 +57,8 @@ class SetUp:
 def set_up(tenant_id: str, wanted: Wanted, *, is_tried: bool = True) -> SetUp:
     """Makes the installation. With `is_tried` the vendor is asked for its list of locks first. No transaction may be open.
 
-    Raises SetupRefused (UNKNOWN_PROPERTY, UNKNOWN_NAME, SECRET_REUSED, VENDOR_REFUSED), vendors.registry.UnknownVendor,
-    LockError when the vendor gave no answer, KeyUnavailable and StoreUnavailable.
+    Raises SetupRefused (UNKNOWN_PROPERTY, UNKNOWN_NAME, EMPTY_VALUE, SECRET_REUSED, VENDOR_REFUSED),
+    vendors.registry.UnknownVendor, LockError when the vendor gave no answer, KeyUnavailable and StoreUnavailable.
     """
     row = _row(tenant_id, wanted)
     manifest = adapters.manifest(wanted.vendor)
@@ -68,16 +73,28 @@ def set_up(tenant_id: str, wanted: Wanted, *, is_tried: bool = True) -> SetUp:
         except SecretReused as error:
             raise SetupRefused("SECRET_REUSED", str(error)) from error
     try:
-        secret_sealing.put(row, wanted.secrets, fresh, wanted.settings, key_name)
+        secret_sealing.reseal_settings(row, wanted.settings, key_name)
         locks = _ask(row, wanted) if is_tried else None
+        secret_sealing.put(row, wanted.secrets, fresh, wanted.settings, key_name)
     except Exception:
-        with tenancy.tenant(tenant_id):
-            secret_fingerprints.release(tenant_id, row.id)
+        _take_back(row)
         raise
     with tenancy.tenant(tenant_id):
         secret_sealing.record(row, manifest, wanted.secrets)
         row.save(force_insert=True)
     return SetUp(row.id, locks)
+
+
+def _take_back(row: VendorInstallation) -> None:
+    """Gives claims back, and destroys those values that got into the store before the next one failed."""
+    with tenancy.tenant(row.tenant_id):
+        secret_fingerprints.release(row.tenant_id, row.id)
+    sealed = SealedInstallation.of(row)
+    try:
+        for name, version in sealed.secret_versions.items():
+            secret_store().destroy(sealed.name_of(name), version)
+    except StoreUnavailable as error:  # what the caller is told is why it failed in the first place
+        log.warning("setup.values_left", installation=row.id, reason=str(error))
 
 
 def _row(tenant_id: str, wanted: Wanted) -> VendorInstallation:
@@ -100,6 +117,9 @@ def _check_names(wanted: Wanted) -> None:
         unknown = sorted(set(given) - set(known))
         if unknown:
             raise SetupRefused("UNKNOWN_NAME", f"{manifest.code} has no {kind} {unknown[0]}; it has {', '.join(known)}")
+    empty = [name for name, value in wanted.secrets.items() if not value.reveal().strip()]
+    if empty:
+        raise SetupRefused("EMPTY_VALUE", f"{empty[0]} is empty")
 
 
 def _ask(row: VendorInstallation, wanted: Wanted) -> int:

@@ -2,19 +2,19 @@
 ended, staged rotations gone on with, ended break-glass requests closed, late rows told.
 
 One rule: one installation at a time, each step a transaction of its own and safe to repeat; an installation whose key service,
-store or vendor does not answer is noted and left for the next run, and the others go on.
+store or vendor does not answer, or that cannot be handled at all, is noted and left for the next run, and the others go on.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.models.functions import Now
 
 from devices import adapters, break_glass, secret_due, secret_fingerprints, secret_rotation, secret_sealing, selectors
@@ -107,6 +107,11 @@ def _keep_one(place: Place, *, dry_run: bool) -> Done:
         except _LEFT as error:
             problem = f"{step.__name__.strip('_')}: {type(error).__name__}: {error}"
             log.warning("secrets.left", installation=place.installation_id, problem=problem)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:  # one installation that we cannot handle must not stop its neighbours
+            problem = f"{step.__name__.strip('_')}: {type(error).__name__}"
+            log.exception("secrets.bug", installation=place.installation_id, step=step.__name__)
     return Done(place, tuple(steps), problem)
 
 
@@ -133,12 +138,8 @@ def _bring_up(place: Place, dry_run: bool) -> list[str]:
         except secret_fingerprints.SecretReused as error:
             raise RotationRefused("SECRET_REUSED", str(error)) from error
     changed = secret_sealing.put(row, secrets, fresh, sealed.settings(), key_name)
-    if not _save(place, row, version):
+    if not _save(place, row, version, lambda: secret_sealing.record(row, manifest, {name: secrets[name] for name in changed})):
         return []
-    with tenancy.tenant(place.tenant_id):
-        secret_sealing.record(row, manifest, {name: secrets[name] for name in changed})
-        row.save(update_fields=["data_key_made_at"])
-    selectors.forget()
     return [f"brought up: {len(changed)} secrets to the store"]
 
 
@@ -154,14 +155,8 @@ def _renew_data_key(place: Place, dry_run: bool) -> list[str]:
         sealed, version = SealedInstallation.of(row), row.version
         key_name = secret_sealing.own_key_of(place.tenant_id)
     secret_sealing.reseal_settings(row, sealed.settings(), key_name)
-    if not _save(place, row, version):
+    if not _save(place, row, version, lambda: secret_due.note_data_key(row, clock.real_now())):
         return []
-    with tenancy.tenant(place.tenant_id):
-        now = clock.real_now()
-        secret_due.note_data_key(row, now)
-        row.data_key_made_at = now
-        row.save(update_fields=["data_key_made_at"])
-    selectors.forget()
     return ["new data key"]
 
 
@@ -210,17 +205,20 @@ def _retire(place: Place, dry_run: bool) -> list[str]:
     return [f"overlaps moved on: {count}"] if count else []
 
 
-def _save(place: Place, row: VendorInstallation, version: int) -> bool:
-    """Writes what sealing changed, unless somebody else was at the row meanwhile; the next run looks again then."""
+def _save(place: Place, row: VendorInstallation, version: int, note: Callable[[], None]) -> bool:
+    """Writes what sealing changed and notes what is due next, in one transaction, unless somebody else was at the row
+    meanwhile; the next run looks again then."""
     with tenancy.tenant(place.tenant_id):
         count = VendorInstallation.objects.filter(
             tenant_id=place.tenant_id, id=place.installation_id, version=version
         ).update(
             settings_sealed=row.settings_sealed, secrets_sealed=row.secrets_sealed, secret_versions=row.secret_versions,
-            data_key_wrapped=row.data_key_wrapped, data_key_name=row.data_key_name, data_key_wrapped_at=Now(), version=version +
-            1,
+            data_key_wrapped=row.data_key_wrapped, data_key_name=row.data_key_name, data_key_made_at=Now(),
+            data_key_wrapped_at=Now(), version=version + 1,
         )  # fmt: skip
-    row.version = version + 1
+        if count:
+            note()
+    selectors.forget()
     return bool(count)
 
 

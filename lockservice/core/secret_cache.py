@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lockservice.core.secret_store import SecretName, SecretStore, StoreUnavailable
+from lockservice.core.secret_store import SecretMissing, SecretName, SecretStore, StoreUnavailable
 from vendors.port.secrets import Token
 
 FRESH_S = 3600.0
@@ -82,6 +82,9 @@ class HeldSecrets:
         except StoreUnavailable as error:
             self._failed = (error, self._now_s())
             return self._last(error)
+        except SecretMissing:
+            self._held = None
+            raise
         self._failed = None
         self._held = _Held(values, self._now_s())
         return values

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
 from devices import break_glass, secret_due, secret_rotation
 from devices.break_glass import BreakGlassRefused
 from devices.models import BreakGlass, BreakGlassStep, SecretDue
+from lockservice.core.secret_store import SecretName, secret_store
 from lockservice.core.tenancy import tenant
 from sagas.models import Alert
 from tests.flows.conftest import alerts, make_hotel
@@ -211,6 +213,23 @@ def test_a_store_that_is_down_uses_the_look_not_up(house: Hotel, secret: str, tm
     with override_settings(SECRET_STORE_FOLDER=str(tmp_path / "away")):
         assert refused(lambda: break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER))[0] == "VENDOR_UNREACHABLE"
     assert break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER).reveal() == secret
+
+
+def test_a_value_that_was_changed_in_the_store_is_not_shown_and_uses_the_look_not_up(house: Hotel, secret: str) -> None:
+    row = agreed(house)
+    place = SecretName(house.tenant_id, house.property_id, house.installation_id, NAME)
+    (file,) = Path(settings.SECRET_STORE_FOLDER).joinpath(*place.parts).iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert refused(lambda: break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER))[0] == "VENDOR_UNREACHABLE"
+    file.write_bytes(whole)
+    assert break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER).reveal() == secret
+
+
+def test_a_look_at_one_secret_needs_no_other(database: str, locks: MockLocks, secret: str) -> None:
+    house = make_hotel(locks, secrets={NAME: secret, f"{NAME}_next": f"glass-{new_id('evt')}"})
+    secret_store().destroy(SecretName(house.tenant_id, house.property_id, house.installation_id, NAME), 2)
+    assert break_glass.reveal(house.tenant_id, agreed(house).id, actor_id=ASKER).reveal() == secret
 
 
 @pytest.fixture

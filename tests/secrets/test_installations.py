@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 from django.test import override_settings
 
@@ -142,6 +143,26 @@ def test_a_row_from_before_works_as_it_is_and_is_brought_up_once(database: str, 
         due = SecretDue.objects.filter(tenant_id=hotel.tenant_id, done_at__isnull=True)
         assert sorted(due.values_list("kind", "name")) == [("data_key", "settings"), ("secret", "webhook_secret")]
     assert upkeep(hotel) == []
+
+
+def test_a_row_from_before_is_brought_up_together_with_its_due_dates_or_not_at_all(
+    database: str, locks: MockLocks, connect_as: Callable[[str], psycopg.Connection[tuple[object, ...]]]
+) -> None:
+    secrets, owner = own(), connect_as("owner")
+    hotel = make_hotel(locks, secrets=secrets)
+    made_old(hotel, secrets)
+    refusal = f"no_due_{hotel.tenant_id.lower()}"
+    owner.execute(f"ALTER TABLE devices_secretdue ADD CONSTRAINT {refusal} CHECK (tenant_id <> '{hotel.tenant_id}') NOT VALID")
+    try:
+        (done,) = secret_upkeep.keep([Place(hotel.tenant_id, hotel.installation_id)])
+    finally:
+        owner.execute(f"ALTER TABLE devices_secretdue DROP CONSTRAINT {refusal}")
+    assert (done.steps, done.problem) == ((), "bring_up: IntegrityError")
+    assert row_of(hotel).secrets_sealed is not None
+    assert upkeep(hotel) == ["brought up: 1 secrets to the store"]
+    with tenant(hotel.tenant_id):
+        due = SecretDue.objects.filter(tenant_id=hotel.tenant_id, done_at__isnull=True)
+        assert sorted(due.values_list("kind", "name")) == [("data_key", "settings"), ("secret", "webhook_secret")]
 
 
 # --- Wrapped anew -----------------------------------------------------------------------------

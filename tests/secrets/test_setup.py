@@ -18,7 +18,7 @@ from django.test import override_settings
 from devices import adapters, secret_setup
 from devices.models import HealthPoll, SecretDue, SecretFingerprint, VendorInstallation
 from devices.secret_setup import SetupRefused, Wanted
-from lockservice.core.secret_store import StoreUnavailable
+from lockservice.core.secret_store import MAX_BYTES, StoreUnavailable
 from lockservice.core.tenancy import tenant
 from tests.flows.conftest import make_hotel
 from tests.support.google_secrets import GoogleServer
@@ -78,15 +78,24 @@ def test_another_houses_credential_is_refused_before_it_is_stored(hotel: Hotel, 
     [
         ({"settings": {"address": "x"}}, "UNKNOWN_NAME"),
         ({"secrets": {"api_key": Token("x")}}, "UNKNOWN_NAME"),
+        ({"secrets": {"webhook_secret": Token("\n")}}, "EMPTY_VALUE"),
         ({"settings": {"url": 5}}, "VENDOR_REFUSED"),
     ],
 )
 def test_what_cannot_work_is_refused_and_nothing_is_kept(
-    hotel: Hotel, locks: MockLocks, change: dict[str, Any], code: str
+    hotel: Hotel, locks: MockLocks, tmp_path: Path, change: dict[str, Any], code: str
 ) -> None:
-    with pytest.raises(SetupRefused) as caught:
+    with override_settings(SECRET_STORE_FOLDER=str(tmp_path)), pytest.raises(SetupRefused) as caught:
         secret_setup.set_up(hotel.tenant_id, mock(locks, hotel, f"set-{new_id('evt')}", **change))
     assert caught.value.code == code
+    assert (len(installed(hotel)), claims(hotel), list(tmp_path.iterdir())) == (1, 0, [])
+
+
+def test_of_two_values_the_store_took_one_it_is_destroyed(hotel: Hotel, locks: MockLocks, tmp_path: Path) -> None:
+    values = {"webhook_secret": Token(f"set-{new_id('evt')}"), "webhook_secret_next": Token("x" * (MAX_BYTES + 1))}
+    with override_settings(SECRET_STORE_FOLDER=str(tmp_path)), pytest.raises(ValueError, match="a secret has 1 to"):
+        secret_setup.set_up(hotel.tenant_id, mock(locks, hotel, "", secrets=values))
+    assert [file.read_bytes() for file in tmp_path.rglob("*.sealed")] == [b""]
     assert (len(installed(hotel)), claims(hotel)) == (1, 0)
 
 

@@ -294,10 +294,19 @@ def test_a_store_that_failed_is_left_alone_for_a_while(google: GoogleServer, nam
     assert google.secrets.reads - before == 2
 
 
-def test_a_value_the_store_says_is_gone_is_not_used_again(google: GoogleServer, name: Name, clock: Clock) -> None:
+def test_a_value_the_store_says_is_gone_is_not_used_again_also_not_while_it_is_down(
+    google: GoogleServer, name: Name, clock: Clock
+) -> None:
     held, store = _held(google, name, clock)
     held.values()
     store.destroy(name(), 1)
     clock.now += FRESH_S + 1
+    with pytest.raises(SecretMissing):
+        held.values()
+    google.secrets.trouble.code = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(StoreUnavailable):
+        held.values()
+    google.secrets.trouble.code = None
+    clock.now += PAUSE_S + 1
     with pytest.raises(SecretMissing):
         held.values()

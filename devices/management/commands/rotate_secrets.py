@@ -100,7 +100,8 @@ class Command(BaseCommand):
         if options["webhook_address"]:
             with tenancy.tenant(tenant_id):
                 facts = selectors.installation(tenant_id, installation_id)
-                token = secret_rotation.rotate_address(tenant_id, installation_id, overlap or webhooks_addresses.OVERLAP)
+                taken = webhooks_addresses.OVERLAP if overlap is None else overlap
+                token = secret_rotation.rotate_address(tenant_id, installation_id, taken)
             self.stdout.write(webhooks_addresses.path_of(facts, token))
 
     def _upkeep(self, tenant_id: str, installation_id: str, *, dry_run: bool) -> None:
