@@ -18,6 +18,7 @@ from datetime import datetime
 from django.db import connection
 
 from devices import adapters, breaker, breaker_rules, call_counts, health, lane_hold, read_back
+from devices.health_check import reading_of
 from devices.health_rules import Reading, Source, is_missed
 from devices.models import LockDevice
 from devices.selectors import DeviceFacts, InstallationFacts, installation, lane_of, property_devices
@@ -188,9 +189,7 @@ def _check(target: _Target, device: DeviceFacts, report: Report) -> bool:
                 return False
             reading = Reading(Source.CHECK, online=False)
         else:
-            # A lock without a way to it from outside is never reached: that is how it was built, and no fault.
-            online = found.online if device.has_remote else None
-            reading = Reading(Source.CHECK, online, found.battery_percent, found.clock_skew_ms, found.firmware)
+            reading = reading_of(device, found)
     report.checked += 1
     report.said.append(breaker_rules.Heard(report.installation_id, "", answered=True))
     _observe(target, {device.id: reading}, report)

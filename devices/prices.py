@@ -102,7 +102,7 @@ def read(text: str, name: str) -> tuple[Price, ...]:
     except tomllib.TOMLDecodeError as error:
         raise PriceListWrong(f"{name}: {error}") from error
     rows = document.pop("price", [])
-    if document or not isinstance(rows, list):
+    if document or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise PriceListWrong(f"{name}: only [[price]] stands in it, not {', '.join(sorted(document)) or 'a single price'}")
     prices = tuple(_price(row, f"{name}, price {number}") for number, row in enumerate(rows, start=1))
     if len({(price.item, price.valid_from) for price in prices}) < len(prices):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 RUNBOOK = "lock/webhooks"
 MAX_BYTES = 256 * 1024
 MAX_ID_CHARS = 256
+MAX_SKEW_MS = 2**31 - 1
+OUTCOMES = frozenset({"granted", "denied"})
 TASK, QUEUE = "sagas.take_webhooks", "webhooks"
 
 
@@ -59,11 +61,12 @@ def take_in(recipient: Recipient, headers: Mapping[str, str], body: bytes) -> Ta
     with tenancy.tenant(tenant_id):
         now = clock.now()
         port = adapters.port_of(tenant_id, facts)
-    # Outside the block, since the first use of a port may ask the secret store.
+    # Outside the block, since a port may ask the secret store.
     taken = None
     if isinstance(port, Webhook) and port.verify(headers, body, now):
+        read = _read(port, body)
         with tenancy.tenant(tenant_id):
-            taken = _keep(recipient, port, body, now)
+            taken = _keep(recipient, read, body, now)
     if taken is None:
         tell_refused(tenant_id, facts.property_id, facts.id, "its signature is wrong, missing or old")
         raise Forged
@@ -150,18 +153,20 @@ def state_from_json(row: Mapping[str, Any]) -> DeviceRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a push holds: its type, attempts, conditions of locks, and a remark where it could not be read."""
+    """What a push holds: its type, attempts, conditions of locks, and a remark where it could not be read; and of its vendor
+    whether it signs, and has a log."""
 
     type: str
     records: Sequence[AccessRecord] = ()
     states: Sequence[DeviceRecord] = ()
     detail: str = ""
+    is_proven: bool = True
+    has_log: bool = True
 
 
-def _keep(recipient: Recipient, port: Webhook, body: bytes, now: datetime) -> Taken:
+def _keep(recipient: Recipient, read: _Read, body: bytes, now: datetime) -> Taken:
     """Writes the receipt and its event, and the second event at once where there is nothing left to do."""
     tenant_id, facts = recipient.tenant_id, recipient.facts
-    read = _read(port, body)
     external_id = _external_id(tenant_id, facts.id, read, body, now)
     duplicate = not _first_time(tenant_id, facts.id, facts.vendor, external_id)
     row = VendorWebhook(
@@ -173,8 +178,8 @@ def _keep(recipient: Recipient, port: Webhook, body: bytes, now: datetime) -> Ta
         type=read.type,
         records=[] if duplicate else [as_json(record) for record in read.records],
         states=[] if duplicate else [state_as_json(state) for state in read.states],
-        is_proven=not (isinstance(port, UnprovenPushes) and port.is_push_a_hint()),
-        has_log=isinstance(port, Records),
+        is_proven=read.is_proven,
+        has_log=read.has_log,
         received_at=now,
         due_at=_real_now(),
         detail=read.detail,
@@ -196,11 +201,21 @@ def _keep(recipient: Recipient, port: Webhook, body: bytes, now: datetime) -> Ta
 
 
 def _read(port: Webhook, body: bytes) -> _Read:
-    """Reads the body. A proven push that cannot be read is kept as such: a vendor that is told of an error only sends the same
-    again."""
+    """Reads the body, and what its vendor's word is worth."""
+    is_hint = isinstance(port, UnprovenPushes) and port.is_push_a_hint()
+    return replace(_content(port, body), is_proven=not is_hint, has_log=isinstance(port, Records))
+
+
+def _content(port: Webhook, body: bytes) -> _Read:
+    """Reads the body. A proven push that cannot be read, or whose parts no row can hold, is kept as such: a vendor that is told
+    of an error only sends the same again."""
     try:
         records = port.parse(body)
         states = port.parse_devices(body) if isinstance(port, DevicePushes) else ()
+        for record in records:
+            _check_record(record)
+        for state in states:
+            _check_state(state)
     except (ValueError, KeyError, TypeError, RecursionError, AdapterFault) as error:
         return _Read("unreadable", detail=type(error).__name__)
     if records:
@@ -208,6 +223,30 @@ def _read(port: Webhook, body: bytes) -> _Read:
     if states:
         return _Read(_type("device", {_about(state) for state in states}), records, states)
     return _Read("notification")
+
+
+def _check_record(record: AccessRecord) -> None:
+    """Raises ValueError for an attempt that our tables cannot hold."""
+    texts = (record.external_event_id, record.device_external_id, record.deny_reason, record.nonce)
+    if not all(text is None or _can_be_kept(text) for text in texts):
+        raise ValueError("a text that is none")
+    if len(record.external_event_id) > MAX_ID_CHARS or record.outcome not in OUTCOMES or record.attempted_at.tzinfo is None:
+        raise ValueError("an attempt without id, outcome or instant")
+
+
+def _check_state(state: DeviceRecord) -> None:
+    """Raises ValueError for a condition that our tables cannot hold."""
+    if not all(text is None or _can_be_kept(text) for text in (state.external_id, state.external_event_id)):
+        raise ValueError("a text that is none")
+    if state.battery_percent is not None and not 0 <= state.battery_percent <= 100:
+        raise ValueError("a battery has 0 to 100 percent")
+    if state.clock_skew_ms is not None and abs(state.clock_skew_ms) > MAX_SKEW_MS:
+        raise ValueError("a clock that far off is none")
+
+
+def _can_be_kept(text: object) -> bool:
+    """JSON knows texts that PostgreSQL does not take: with a zero byte, or with half of a pair of surrogates."""
+    return isinstance(text, str) and "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _type(family: str, members: set[str]) -> str:
@@ -228,7 +267,7 @@ def _external_id(tenant_id: str, installation_id: str, read: _Read, body: bytes,
     next outage is no repetition of the last. What it says is asked back all the same.
     """
     records = read.records
-    if len(records) == 1 and len(records[0].external_event_id) <= MAX_ID_CHARS:
+    if len(records) == 1:
         return records[0].external_event_id
     if records:
         joined = "\n".join([installation_id, *(record.external_event_id for record in records)])

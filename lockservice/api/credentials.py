@@ -32,7 +32,7 @@ from lockservice.api.credential_forms import (
 from lockservice.api.openapi import PREFER, documented
 from lockservice.api.operations import OperationBody, find_key
 from lockservice.api.places import require_property
-from lockservice.api.route import Route, actor, principal, read_body, read_call, read_nothing, read_query, reply, require
+from lockservice.api.route import Route, actor, principal, read_body, read_nothing, read_query, reply, require
 from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission, Principal, to_revoke, to_suspend
 from lockservice.core.http_pages import PageRequest, newest_first, scope_of
@@ -233,7 +233,11 @@ class EncodeRoute(Route):
         number = read_body(request, EncodeForm).get("cardNumber")
         card = CardNumber(number) if number is not None else None
         who, tenant_id = actor(request), principal(request).tenant_id
-        return _on(request, credential_id, lambda act_id: acts.encode(tenant_id, credential_id, who, act_id, card_number=card))
+
+        def encode(act_id: str) -> Act:
+            return acts.encode(tenant_id, credential_id, who, act_id, card_number=card)
+
+        return _on(request, credential_id, encode, masked="cardNumber")
 
 
 class PinRoute(Route):
@@ -277,16 +281,15 @@ class RetryRoute(Route):
         return _on(request, credential_id, lambda _: acts.retry(tenant_id, credential_id, who))
 
 
-def _on(request: Request, credential_id: str, act: Callable[[str], Act]) -> Response:
-    """Performs an act on a credential of the caller's properties. Raises Problem NOT_FOUND."""
+def _on(request: Request, credential_id: str, act: Callable[[str], Act], *, masked: str = "") -> Response:
+    """Performs an act on a credential of the caller's properties; `masked` as in `perform`. Raises Problem NOT_FOUND."""
     caller = principal(request)
-    read_call(request)
 
     def guarded(act_id: str) -> Act:
         find_key(caller, credential_id)
         return act(act_id)
 
-    return perform(request, guarded, about=credential_id)
+    return perform(request, guarded, about=credential_id, masked=masked)
 
 
 def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:

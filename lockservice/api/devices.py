@@ -12,8 +12,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from devices import adapters, health, selectors
-from devices.health_rules import Reading, Source
+from devices import adapters, health_check
+from devices.health_check import CheckRefused
+from devices.health_rules import Source
 from devices.models import DeviceReading, LockDevice
 from lockservice.api.credential_body import moment
 from lockservice.api.openapi import documented
@@ -197,16 +198,12 @@ class VendorsRoute(Route):
 def _check(caller: Principal, device_id: str) -> Answer:
     with tenant(caller.tenant_id):
         _find(caller, device_id)
-        facts = selectors.devices(caller.tenant_id, "", [device_id])[device_id]
-        port = adapters.port_of(caller.tenant_id, selectors.installation(caller.tenant_id, facts.installation_id))
-        adapters.vendor_clock().observe(clock.now())
     try:
-        found = port.health_check(facts.door())
+        health_check.check(caller.tenant_id, device_id)
+    except CheckRefused as refusal:
+        raise Problem(refusal.code, refusal.detail, retriable=refusal.retriable) from refusal
     except LockError as error:
         raise _vendor_problem(error) from error
-    reading = Reading(Source.CHECK, found.online, found.battery_percent, found.clock_skew_ms, found.firmware)
-    with tenant(caller.tenant_id):
-        health.observe(caller.tenant_id, {device_id: reading}, clock.now())
     return Answer(200, {"device": device_id})
 
 

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from lockservice.core.auth import TokenRefused, verified_claims
-from lockservice.core.http import answer, problem_of
+from lockservice.core.http import plain_problem
 from lockservice.core.http_problems import Problem
 from sagas.consumer import handle_body
 from sagas.events import strict_json
@@ -32,7 +32,7 @@ def push(request: HttpRequest) -> HttpResponse:
     try:
         _handle(request)
     except Exception as error:  # noqa: BLE001 - told by the one handler, like in every route
-        return answer(problem_of(error), request)
+        return plain_problem(error, request)
     return HttpResponse(status=204)
 
 

@@ -76,7 +76,9 @@ class StayKeysRoute(Route):
             stay = Reservation.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id).first()
             rows = KeyCredential.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id)
             keys = [key for key in rows.order_by("-requested_at", "-id") if caller.reaches(key.property_id)]
-            if not keys and (stay is None or not caller.reaches(stay.property_id)):
+            if stay is not None and not caller.reaches(stay.property_id):
+                stay = None  # it was moved to another house; of the keys it had here the caller may know
+            if not keys and stay is None:
                 raise Problem("NOT_FOUND", "no such reservation")
             return reply(_stay_body(caller, reservation_id, stay, keys), Cache_Control="no-store")
 

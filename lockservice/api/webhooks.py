@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from devices import webhooks, webhooks_addresses
 from devices.webhooks_addresses import AddressUnknown
 from lockservice.api import metrics
-from lockservice.core.http import answer, problem_of
+from lockservice.core.http import plain_problem
 from lockservice.core.http_problems import Problem
 from vendors.port.errors import LockError
 
@@ -34,7 +34,7 @@ def take(request: HttpRequest, vendor: str, installation_id: str, token: str) ->
         _take(request, vendor, installation_id, token)
         reply = HttpResponse("success", content_type="text/plain; charset=utf-8")
     except Exception as error:  # noqa: BLE001 - told by the one handler, like in every route
-        reply = answer(problem_of(error), request)
+        reply = plain_problem(error, request)
     metrics.count(str(request.method), _ROUTE, reply.status_code, time.perf_counter() - started)
     return reply
 

@@ -27,13 +27,16 @@ _RETRY_AFTER_S = "2"
 
 def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response:
     """Turns an exception of a view into its answer; the setting EXCEPTION_HANDLER of the framework."""
-    problem = problem_of(error)
     request = context.get("request")
     trace_id = trace_of(request) if request is not None else ""
-    if problem.code == "INTERNAL_ERROR":
-        log.error("api.bug", trace_id=trace_id, exc_info=error)
+    problem = _logged_problem(error, trace_id)
     headers = {**_headers_of(error), **problem.headers}
     return Response(body_of(problem, trace_id), problem.status, headers=headers, content_type=MEDIA_TYPE)
+
+
+def plain_problem(error: Exception, request: HttpRequest) -> HttpResponse:
+    """Turns an exception into its answer as `problem_handler` does, for views outside of the framework."""
+    return answer(_logged_problem(error, trace_of(request)), request)
 
 
 def problem_of(error: Exception) -> Problem:
@@ -93,6 +96,13 @@ def plain_forbidden(request: HttpRequest, exception: Exception | None = None) ->
 def plain_server_error(request: HttpRequest) -> HttpResponse:
     """Answers an exception that no view caught; Django has logged it."""
     return answer(Problem("INTERNAL_ERROR", "it was logged under the trace id"), request)
+
+
+def _logged_problem(error: Exception, trace_id: str) -> Problem:
+    problem = problem_of(error)
+    if problem.code == "INTERNAL_ERROR":
+        log.error("api.bug", trace_id=trace_id, exc_info=error)
+    return problem
 
 
 def _headers_of(error: Exception) -> dict[str, str]:

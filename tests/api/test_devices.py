@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from devices.models import DeviceReading, LockDevice
+from devices.models import Breaker, CallCount, DeviceReading, LockDevice, VendorInstallation
 from lockservice.core.tenancy import tenant
+from sagas.models import Alert
 from tests.api.conftest import make_hotel, problem, records
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
@@ -46,6 +47,55 @@ def test_a_health_check_asks_the_vendor_and_notes_what_it_said(database: str, kn
     again = desk.post(f"/lock/v1/devices/{hotel.devices['101']}/health-check", key="check")
     assert (again.json(), again.headers["Idempotent-Replayed"]) == (body, "true")
     assert len(locks.calls(hotel.doors["101"])) == calls
+
+
+def _calls_counted(hotel: Hotel) -> list[int]:
+    with tenant(hotel.tenant_id):
+        return list(CallCount.objects.filter(tenant_id=hotel.tenant_id).values_list("calls", flat=True))
+
+
+def test_a_health_check_is_counted_whether_it_was_answered_or_not(database: str, locks: MockLocks, web: WebServer) -> None:
+    for query, status in (("", 200), ("fail=health&pct=100&error=VENDOR_UNREACHABLE", 503)):
+        hotel = make_hotel(locks, query)
+        path = f"/lock/v1/devices/{hotel.devices['101']}/health-check"
+        answer = caller(web, hotel.tenant_id, "front_desk").post(path, key="check")
+        assert (answer.status_code, _calls_counted(hotel)) == (status, [1])
+
+
+def test_no_vendor_is_asked_that_may_not_be(database: str, locks: MockLocks, web: WebServer) -> None:
+    spent, silent, closed = (make_hotel(locks) for _ in range(3))
+    now = datetime.now(UTC)
+    with tenant(spent.tenant_id):
+        VendorInstallation.objects.filter(tenant_id=spent.tenant_id).update(calls_per_month=3)
+        place = {"tenant_id": spent.tenant_id, "installation_id": spent.installation_id}
+        CallCount.objects.create(**place, month=f"{now:%Y-%m}", calls=3)
+    with tenant(silent.tenant_id):
+        place = {"tenant_id": silent.tenant_id, "installation_id": silent.installation_id}
+        Breaker.objects.create(**place, state="open", last_at=now, open_until=now + timedelta(minutes=5))
+    with tenant(closed.tenant_id):
+        VendorInstallation.objects.filter(tenant_id=closed.tenant_id).update(active=False)
+    for hotel, refusal, retriable in (
+        (spent, (503, "VENDOR_UNREACHABLE"), False),
+        (silent, (503, "VENDOR_UNREACHABLE"), True),
+        (closed, (409, "DEVICE_NOT_PAIRED"), False),
+    ):
+        answer = caller(web, hotel.tenant_id, "front_desk").post(f"/lock/v1/devices/{hotel.devices['101']}/health-check")
+        assert (problem(answer), answer.json()["retriable"]) == (refusal, retriable)
+        assert locks.calls(*hotel.doors.values()) == []
+    assert (_calls_counted(spent), _calls_counted(silent), _calls_counted(closed)) == ([3], [], [])
+
+
+def test_a_lock_that_nothing_reaches_from_outside_is_not_offline(database: str, known_locks: MockLocks, web: WebServer) -> None:
+    hotel = make_hotel(known_locks)
+    known_locks.ask("/seed", {"doors": [{"externalId": hotel.doors["101"], "online": False}], "additive": True})
+    with tenant(hotel.tenant_id):
+        LockDevice.objects.filter(tenant_id=hotel.tenant_id, id=hotel.devices["101"]).update(has_remote=False)
+    desk = caller(web, hotel.tenant_id, "front_desk")
+    for _ in range(5):
+        body = desk.post(f"/lock/v1/devices/{hotel.devices['101']}/health-check").json()
+        assert body["online"] is True
+    with tenant(hotel.tenant_id):
+        assert not Alert.objects.filter(tenant_id=hotel.tenant_id).exists()
 
 
 def test_a_vendor_that_does_not_answer_is_503_and_frees_the_key(database: str, locks: MockLocks, web: WebServer) -> None:

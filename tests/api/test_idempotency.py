@@ -64,6 +64,17 @@ def test_no_pin_lies_in_the_record(hotel: Hotel, desk: Caller) -> None:
     assert pin not in str(row.resource)
 
 
+def test_no_card_number_can_be_found_by_trying_digests(hotel: Hotel, desk: Caller) -> None:
+    key = issue_key(hotel, desk)
+    path, body = f"/lock/v1/credentials/{key['id']}/encode", {"cardNumber": "1234567890"}
+    for _ in range(2):
+        assert problem(desk.post(path, body, key="card")) == (409, "TRANSITION_REFUSED")
+    assert problem(desk.post(path, {"cardNumber": "1234567891"}, key="card")) == (422, "IDEMPOTENCY_KEY_REUSED")
+    row = next(row for row in records(hotel) if row.key == "card")
+    assert row.status == 409
+    assert row.fingerprint != Call(hotel.tenant_id, "usr_test", "card", "POST", path, body).fingerprint
+
+
 def test_another_body_under_the_same_key_is_refused(hotel: Hotel, desk: Caller, locks: MockLocks) -> None:
     desk.post(ISSUE, issue_body(hotel), key="reused")
     before = footprint(hotel, locks)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from credentials.models import Artifact
+from credentials.models import Artifact, Reservation
 from lockservice.core.tenancy import tenant
 from tests.api.conftest import issue_key, problem, together, work
 from tests.support.hotel import Hotel
@@ -63,6 +63,17 @@ def test_a_stay_that_only_a_clerk_told_of_shows_her_keys(hotel: Hotel, desk: Cal
     key = issue_key(hotel, desk)
     body = desk.get(f"/lock/v1/reservations/{key['reservationId']}/keys").json()
     assert (body["status"], body["version"], len(body["keys"])) == ("unknown", None, 1)
+
+
+def test_of_a_stay_that_was_moved_to_a_house_out_of_reach_only_the_keys_here_are_shown(hotel: Hotel, desk: Caller) -> None:
+    stay = booked(hotel)
+    with tenant(hotel.tenant_id):
+        Reservation.objects.filter(reservation_id=stay).update(property_id="ppt_elsewhere", rooms=["room_elsewhere"])
+    answer = desk.get(f"/lock/v1/reservations/{stay}/keys")
+    body = answer.json()
+    assert (answer.status_code, len(body["keys"]), "elsewhere" in answer.text) == (200, 1, False)
+    assert (body["status"], body["version"], body["propertyId"]) == ("unknown", None, hotel.property_id)
+    assert (body["rooms"], body["paymentStatus"]) == ([hotel.rooms["101"]], None)
 
 
 def test_a_reference_is_exchanged_once_for_digits_that_open_the_door(hotel: Hotel, app: Caller, locks: MockLocks) -> None:

@@ -198,6 +198,7 @@ def test_a_month_begins_where_the_vendors_quota_does() -> None:
     ("text", "why"),
     [
         ("price = 3", "single price"),
+        ("price = [3]", "single price"),
         ("[[price]]\nitem = 'call'\namount = 0.1\ncurrency = 'USD'\nvalid_from = 2026-11-01", "in quotes"),
         ("[[price]]\nitem = 'call'\namount = '-1'\ncurrency = 'USD'\nvalid_from = 2026-11-01", "0 or more"),
         ("[[price]]\nitem = 'call'\namount = 'NaN'\ncurrency = 'USD'\nvalid_from = 2026-11-01", "0 or more"),

@@ -129,6 +129,44 @@ def test_a_lock_that_is_not_ours_and_a_push_without_attempts_are_ignored(site: S
     assert site.attempts() == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "rec\0"}, {"id": "\ud800"}, {"id": "x" * 300}, {"why": "\0"}, {"mark": "\udfff"}, {"outcome": "opened"},
+        {"at": "2026-11-27T14:00:00"},
+    ],
+    ids=["zero byte", "half a pair", "too long", "zero byte in a remark", "half a pair in a mark", "no outcome", "no zone"],
+)  # fmt: skip
+def test_a_proven_push_that_no_row_can_hold_is_kept_as_unreadable_and_not_asked_for_again(
+    site: Site, change: dict[str, Any]
+) -> None:
+    body = json.dumps({"records": [{**site.record(), **change}]}).encode()
+    answers = [site.send(body, site.signature(body)) for _ in range(2)]
+    assert [(answer.status_code, answer.text) for answer in answers] == [(200, "success")] * 2
+    site.work()
+    rows = site.webhooks()
+    assert [(row.type, row.status, row.outcome, row.detail) for row in rows] == [
+        ("unreadable", "done", "ignored", "ValueError"), ("unreadable", "done", "duplicate", "ValueError"),
+    ]  # fmt: skip
+    assert (site.attempts(), alerts(site.hotel)) == ([], [])
+
+
+def test_a_condition_that_no_lock_can_have_is_kept_as_unreadable(site: Site) -> None:
+    for change in (
+        {"batteryPercent": 101},
+        {"batteryPercent": -1},
+        {"clockSkewMs": 2**31},
+        {"id": "\0"},
+        {"eventId": "\ud800"},
+    ):
+        state = {"id": site.hotel.doors["101"], "batteryPercent": 50, **change}
+        body = json.dumps({"records": [], "devices": [state]}).encode()
+        assert site.send(body, site.signature(body)).status_code == 200
+    site.work()
+    assert {(row.type, row.status, row.outcome) for row in site.webhooks()} == {("unreadable", "done", "ignored")}
+    assert len(site.webhooks()) == 5
+
+
 def test_a_key_that_was_revoked_or_suspended_and_opens_is_a_critical_alert(
     site: Site, locks: MockLocks, settle: Settle
 ) -> None:
@@ -426,6 +464,33 @@ def test_a_token_prints_as_a_mask_and_is_sealed_at_rest(site: Site) -> None:
     assert token.reveal() not in repr(token)
     assert token.reveal().encode() not in bytes(row.token_sealed)
     assert webhooks_addresses.path_of(facts, token).endswith(token.reveal())
+
+
+def test_an_error_of_ours_is_logged_under_the_trace_that_is_told_and_says_nothing(
+    database: str, locks: MockLocks, tmp_path: Path
+) -> None:
+    with tempfile.TemporaryFile(dir=tmp_path) as written:
+        kept = os.dup(2)
+        os.dup2(written.fileno(), 2)
+        try:
+            server = WebServer()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        try:
+            site = Site(server, make_hotel(locks, secrets=own_secrets()))
+            with tenant(site.hotel.tenant_id):
+                WebhookAddress.objects.filter(tenant_id=site.hotel.tenant_id).update(token_sealed=b"broken")
+            answer = site.push(site.record(why="marked_482915_body"))
+        finally:
+            server.stop()
+        written.seek(0)
+        lines = [json.loads(line) for line in written.read().decode().splitlines() if line.startswith("{")]
+    told = answer.json()
+    assert (answer.status_code, told["code"], "seal" in answer.text.lower()) == (500, "MELMASTOON.LOCK.INTERNAL_ERROR", False)
+    (bug,) = [line for line in lines if line["event"] == "api.bug"]
+    assert (bug["trace_id"], bug["level"], "SealBroken" in bug["exception"]) == (told["traceId"], "error", True)
+    assert not [line for line in lines if site.token in str(line) or "482915" in str(line)]
 
 
 def test_neither_token_nor_body_is_in_what_the_server_writes(database: str, locks: MockLocks, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Asks a vendor how one lock is, because a person wants to know now.
+
+One rule: a person's question costs what any other does: it is counted, and none is asked while the breaker is not closed or the
+month's calls are used up. Unlike a poll it takes no lane: who asks over HTTP works under a login that sees no queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from devices import adapters, breaker, breaker_rules, call_counts, health, selectors
+from devices.breaker_rules import Heard
+from devices.health_rules import Reading, Source
+from devices.selectors import DeviceFacts, InstallationFacts, UnknownDevice
+from lockservice.core import clock, tenancy
+from vendors.port.errors import LockError
+from vendors.port.protocol import LockPort
+from vendors.port.types import DeviceHealth
+
+
+class CheckRefused(Exception):
+    """The vendor may not be asked now. `code` is the API's code without its prefix; `retriable` says if it may be later."""
+
+    def __init__(self, code: str, detail: str, *, retriable: bool) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.retriable = retriable
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    facts: InstallationFacts
+    device: DeviceFacts
+    port: LockPort
+
+
+def check(tenant_id: str, device_id: str) -> None:
+    """Reads a lock live and notes what was read. No transaction may be open.
+
+    Raises UnknownDevice, CheckRefused where the vendor may not be asked, and LockError where it gave no answer; only the call
+    is noted then.
+    """
+    asked = _prepared(tenant_id, device_id)
+    heard: Heard | None = None
+    readings: dict[str, Reading] = {}
+    with adapters.tally() as tally:
+        try:
+            readings[device_id] = reading_of(asked.device, asked.port.health_check(asked.device.door()))
+            heard = Heard(asked.facts.id, "", answered=True)
+        except LockError as error:
+            heard = breaker_rules.heard(asked.facts.id, "", None, error)
+            raise
+        finally:
+            _note(tenant_id, asked.facts, readings, heard, tally.calls)
+
+
+def reading_of(device: DeviceFacts, found: DeviceHealth) -> Reading:
+    """Returns what a live look says. A lock without a way to it from outside is never reached: that is how it was built, and no
+    fault, so nothing is said of that."""
+    online = found.online if device.has_remote else None
+    return Reading(Source.CHECK, online, found.battery_percent, found.clock_skew_ms, found.firmware)
+
+
+def _prepared(tenant_id: str, device_id: str) -> _Asked:
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        device = selectors.devices(tenant_id, "", [device_id]).get(device_id)
+        if device is None:
+            raise UnknownDevice(device_id)
+        facts = selectors.installation(tenant_id, device.installation_id)
+        if not facts.active:
+            raise CheckRefused("DEVICE_NOT_PAIRED", "the lock's system is out of service", retriable=False)
+        if facts.id in breaker.standing(tenant_id):
+            raise CheckRefused("VENDOR_UNREACHABLE", "the vendor has not answered for a while", retriable=True)
+        limit = facts.calls_per_month or adapters.manifest(facts.vendor).calls_per_month
+        if call_counts.is_spent(tenant_id, facts, limit, now):
+            raise CheckRefused("VENDOR_UNREACHABLE", "the calls of this month are used up", retriable=False)
+        adapters.vendor_clock().observe(now)
+        return _Asked(facts, device, adapters.port_of(tenant_id, facts))
+
+
+def _note(tenant_id: str, facts: InstallationFacts, readings: dict[str, Reading], heard: Heard | None, calls: int) -> None:
+    with tenancy.tenant(tenant_id):
+        now = clock.now()
+        health.observe(tenant_id, readings, now)
+        call_counts.add(tenant_id, {facts.id: call_counts.Counted(calls=calls)}, now)
+        breaker.note(tenant_id, [heard] if heard else [], now, clock.real_now())
