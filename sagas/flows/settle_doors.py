@@ -22,7 +22,8 @@ from vendors.port.types import CARD_STALE, CallResult, CredentialKind, DoorResul
 
 RESUME_S = 5
 QUOTA_LOOK_S = 600.0
-"""How soon a key that must stop opening is tried again though the vendor says that the month's calls are used up."""
+"""How soon a key that must stop opening, or whose door nobody knows, is tried again though the vendor says that the month's
+calls are used up."""
 VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
 
 
@@ -44,7 +45,7 @@ def take_door(
     if item.ref is not None:
         door.vendor_ref_sealed = crypto.seal("vendor-ref", door.tenant_id, ref_place(door), item.ref.reveal())
     if item.outcome is Outcome.UNKNOWN:
-        door.due_at = backoff(context, door.attempts)
+        door.due_at = backoff(context, max(1, door.attempts), _wait_s(item.error))
         if call.verb_at(door.device_id) is Verb.REVOKE:
             alarm_revoke(context, key, "the vendor's answer was lost")
             _close_if_over(context, key, door)
@@ -129,7 +130,7 @@ def refuse_door(
         emptying = verb is Verb.REVOKE and door.state in (DoorState.NONE, DoorState.ABSENT)
         door.verb = verb.value if emptying else ""  # not known to hold the key, and not proven empty either
     door.final = not error.retriable and verb not in (Verb.REVOKE, Verb.SUSPEND)
-    door.due_at = None if door.final else backoff(context, max(1, door.attempts), error.retry_after_s)
+    door.due_at = None if door.final else backoff(context, max(1, door.attempts), _wait_s(error))
     if waits_for_another:  # the old room is kept open until the new one has the key: no failure of taking back
         return
     if verb is Verb.REVOKE:
@@ -137,6 +138,13 @@ def refuse_door(
         _close_if_over(context, key, door)
     elif verb is Verb.SUSPEND:
         alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
+
+
+def _wait_s(error: LockError | None) -> float | None:
+    """How long the vendor asks to be left alone. The end of the month is too far for a door in doubt."""
+    if error is None:
+        return None
+    return QUOTA_LOOK_S if error.reason is Reason.QUOTA else error.retry_after_s
 
 
 def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoor) -> None:

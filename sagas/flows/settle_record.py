@@ -18,7 +18,7 @@ from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
 from sagas.steps import RETRY_S, Answer, Call, StepContext, Work, backoff, is_spent
-from vendors.port.errors import KeyRevokeFailed, LockError, Reason
+from vendors.port.errors import KeyRevokeFailed, LockError, Reason, VendorUnreachable
 from vendors.port.secrets import Token
 from vendors.port.types import (
     CallResult,
@@ -106,7 +106,8 @@ def _take_result(
             continue
         if item.outcome is Outcome.FAILED:
             refused = item.error or KeyRevokeFailed(key.vendor, "no reason given")
-            _take_refusal(context, work, key, answer.call, [door], refused, definite=True)
+            said_no = not isinstance(refused, VendorUnreachable) or answer.call.meta.attempt == 1
+            _take_refusal(context, work, key, answer.call, [door], refused, definite=said_no)
             error = refused
         else:
             take_door(context, key, door, answer.call, item, result)
@@ -133,7 +134,8 @@ def _take_refusal(
     *,
     definite: bool = False,
 ) -> None:
-    """A refused call. A retriable raise leaves the doors in doubt (the next try looks first); a refusal does not."""
+    """A refused call. A retriable raise leaves the doors in doubt (the next try looks first), a refusal does not; nor does a
+    vendor that was not reached settle an earlier doubt."""
     drawn = int(work.args.get("draws", 0)) - (
         work.args.get("drawStep") == work.step
     )  # one answer, one draw, whatever its doors

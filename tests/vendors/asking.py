@@ -98,6 +98,12 @@ def throttled(function: F) -> F:
     return function
 
 
+def stepwise(function: F) -> F:
+    """Marks a test for harnesses whose vendor can be made to say so before any of a verb's requests."""
+    function.needs_flag = "stepwise"  # type: ignore[attr-defined]
+    return function
+
+
 def over_tls(function: F) -> F:
     """Marks a test for harnesses whose adapter takes an https address."""
     function.needs_flag = "speaks_https"  # type: ignore[attr-defined]
@@ -135,3 +141,20 @@ class Counting:
 
     def acquire(self, calls: int, priority: int) -> None:
         self.taken.append((calls, priority))
+
+
+class Tipping:
+    """A limiter that lets everything through, and does something right before one request."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._act: Callable[[], None] = lambda: None
+
+    def before(self, number: int, act: Callable[[], None]) -> None:
+        """Does `act` before the so many-eth request from now on."""
+        self._left, self._act = number, act
+
+    def acquire(self, calls: int, priority: int) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()

@@ -162,6 +162,10 @@ class Site(ABC):
         """Makes the vendor itself answer the next issue with *too fast*, once. For harnesses that say `throttles`."""
         raise AssertionError(f"{type(self).__name__} cannot be throttled")
 
+    def limit(self) -> None:
+        """Makes the vendor answer its very next request with *too fast*. For harnesses that say `stepwise`."""
+        raise AssertionError(f"{type(self).__name__} cannot be limited")
+
     def enlarged(self, count: int) -> Site:
         """Another installation like this one, with so many doors. For harnesses that say `enlarges`."""
         raise AssertionError(f"{type(self).__name__} cannot be enlarged")
@@ -187,12 +191,14 @@ class Site(ABC):
 @dataclass(frozen=True)
 class Harness:
     """One way to run a vendor. `over_http` says that answers can break on the way; `throttles`, that the vendor can be made to
-    say that it is asked too fast; `enlarges`, that a house can have any number of doors; `speaks_https`, that its settings hold
+    say that it is asked too fast; `stepwise`, that its verbs take several requests, before any of which it may say so;
+    `enlarges`, that a house can have any number of doors; `speaks_https`, that its settings hold
     http addresses which may be https. `lacks` are the optional protocols of the port its adapter does not offer."""
 
     open: Callable[[], AbstractContextManager[Callable[[], Site]]]
     troubles: tuple[Trouble, ...] = tuple(Trouble)
     throttles: bool = False
+    stepwise: bool = False
     enlarges: bool = False
     speaks_https: bool = False
     lacks: frozenset[type] = frozenset()

@@ -110,12 +110,14 @@ VISIONLINE: dict[str, Row] = {
     "no_running_stay": Row(_REFUSED, "there is no stay to join"),
     "card_overridden": Row(_REFUSED, "a later guest's key has taken the card's place"),
     "not_found": Row(_REFUSED, "the card is not known"),
+    "rate_limited": Row(_UNREACHABLE, "calling too fast", True, Reason.RATE, True),
     "clock_skew": Row(_UNREACHABLE, "our clock and the server's disagree", True),
     "uncategorized_error": Row(_REFUSED, "an error without a category"),
 }
 """Visionline's `code` in an error body."""
 
 GONE = frozenset({"not_found"})
+TOO_FAST = 429
 
 
 def translate(table: Mapping[str, Row], refused: Refused, *, revoking: bool, device_id: str | None = None) -> LockError:
@@ -160,11 +162,12 @@ class Answer:
 
 
 def refusal_in(status: int, document: Mapping[str, Any], retry_after: str | None) -> Refused:
-    """Reads a problem or error body. `retry_after` is the header of that name, in seconds."""
+    """Reads a problem or error body; the status 429 says enough by itself. `retry_after` is the header of that name, in
+    seconds."""
     doors = document.get("doors")
     return Refused(
         status,
-        str(document.get("code") or f"status_{status}"),
+        "rate_limited" if status == TOO_FAST else str(document.get("code") or f"status_{status}"),
         str(document.get("detail") or document.get("message") or ""),
         doors=tuple(str(door) for door in doors) if isinstance(doors, list) else (),
         retry_after_s=float(retry_after) if retry_after and retry_after.isdigit() else None,

@@ -20,6 +20,7 @@ from vendors.port.types import (
     CredentialKind,
     Door,
     DoorResult,
+    Holder,
     LockCapabilities,
     Outcome,
     Propagation,
@@ -29,6 +30,7 @@ from vendors.port.types import (
 from vendors.support.marks import mark_of, tag_of
 from vendors.support.per_door import failed
 
+from .errors import Refused
 from .manifest import MANIFEST
 
 CARD_KINDS = frozenset({CredentialKind.RFID_CARD, CredentialKind.NFC_TAG})
@@ -36,6 +38,7 @@ MAX_GUEST_ROOMS = 33
 MAX_COMMON_DOORS = 28
 """What the 48-byte card image holds. The rooms must also follow each other; only the vendor knows their order."""
 
+INVITED = Warning("APP_INVITATION", "the guest's app must redeem its invitation before the key reaches the phone")
 COMMON, ENTRANCE, ELEVATOR = "common", "entrance", "elevator"
 _TYPED = re.compile(rf"({COMMON}|{ENTRANCE}|{ELEVATOR}):(.+)")
 _LABEL = re.compile(r"([0-9a-f]{16})([0-9a-f]{16})")
@@ -96,6 +99,16 @@ def listed(doors: Iterable[Door], areas: Sequence[Area] = (), common_doors: Mapp
     common += [door for area in areas if (door := (common_doors or {}).get(area))]
     guest = [vendor_id(d) for d in named if not d.external_id.startswith(f"{COMMON}:")]
     return Listed(_once(guest), _once(common))
+
+
+def unknown_doors(doors: Sequence[Door], refused: Refused) -> list[Door]:
+    """Returns those of the doors that a refusal says the vendor does not know; none where it refuses for something else."""
+    return [door for door in doors if vendor_id(door) in refused.doors] if refused.code == "door_unknown" else []
+
+
+def receiver_of(holder: Holder) -> dict[str, str]:
+    """Returns whom a phone's key goes to."""
+    return {"phoneE164": holder.phone_e164} if holder.phone_e164 else {"appUserRef": holder.id}
 
 
 def check_card(kind: CredentialKind, doors: Listed) -> None:

@@ -61,10 +61,11 @@ from vendors.support.marks import tag_of
 from vendors.support.per_door import settle
 from vendors.support.signatures import is_signed
 
-from .calls import Call
+from .calls import Call, asked
 from .errors import Refused, Unclear
 from .keys import (
     CARD_KINDS,
+    INVITED,
     capabilities_of,
     card_artifact,
     check_card,
@@ -76,14 +77,16 @@ from .keys import (
     mark_in,
     phone_artifact,
     reached,
+    receiver_of,
     refused_door,
     stale_card,
+    unknown_doors,
     vendor_id,
 )
 from .local_time import from_wall, is_twice, on_wall, to_wall
 from .manifest import MANIFEST
 from .settings import VisionlineSettings
-from .visionline_cards import Card, Cards, Wanted, card_id_in, receiver_of
+from .visionline_cards import Card, Cards, Wanted, card_id_in
 from .visionline_client import VisionlineClient
 
 SIGNATURE_HEADER = "x-webhook-signature"
@@ -259,7 +262,7 @@ class VisionlinePort:
                     raise unclear from None
                 return same[0], refused
             except Refused as no:
-                named = _named([door for door in doors if door.device_id not in refused], no)
+                named = unknown_doors([door for door in doors if door.device_id not in refused], no)
                 if not named:
                     raise
                 refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
@@ -426,9 +429,7 @@ class VisionlinePort:
     def _warnings(self, window: Window, kind: CredentialKind, card: Card | None) -> tuple[Warning, ...]:
         found = []
         if kind is CredentialKind.MOBILE_APP and card is not None and card.invitation_code:
-            found.append(
-                Warning("APP_INVITATION", "the guest's app must redeem its invitation before the key reaches the phone")
-            )
+            found.append(INVITED)
         if any(is_twice(at, self._settings.zone) for at in (window.valid_from, window.valid_until)):
             found.append(Warning("WALL_TIME_TWICE", "the key starts or ends in an hour the locks' clocks show twice"))
         return tuple(found)
@@ -445,24 +446,13 @@ class VisionlinePort:
         )
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
-        try:
-            return act(call)
-        except Refused as refused:
-            raise self._client.error(call, refused) from refused
-        except Unclear as unclear:
-            raise unclear.error from unclear
+        return asked(call, act, self._client.error)
 
 
 def _at(row: Mapping[str, object], settings: VisionlineSettings) -> datetime:
     """Reads an event's time: with seconds and zone where the server gives one, else wall time."""
     text = str(row["time"])
     return from_wall(text, settings.zone) if len(text) == 13 else datetime.fromisoformat(text)
-
-
-def _named(doors: Sequence[Door], refused: Refused) -> list[Door]:
-    if refused.code != "door_unknown":
-        return []
-    return [door for door in doors if vendor_id(door) in refused.doors]
 
 
 def _found(door: Door, card: Card) -> FoundKey:

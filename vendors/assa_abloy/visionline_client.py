@@ -64,7 +64,19 @@ class VisionlineClient:
         A refused session is opened anew once and the request repeated: a 401 comes before any work. Raises Refused (not done),
         Unclear (perhaps done), or a LockError when nothing was asked or what failed is the account.
         """
-        target = resource(path, query or {})
+        with call.effects.noted(Unclear, changes=method != "GET"):
+            return self._ask(call, method, path, query or {}, body, limit_s)
+
+    def _ask(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, object] | None,
+        limit_s: float | None,
+    ) -> Answer:
+        target = resource(path, query)
         raw = json.dumps(body, ensure_ascii=False).encode() if body is not None else b""
         session = self._current(call)
         answer = self._sent(call, method, target, raw, session, limit_s)

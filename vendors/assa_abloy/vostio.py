@@ -36,7 +36,6 @@ from vendors.port.types import (
     DoorResult,
     FoundKey,
     FoundPage,
-    Holder,
     Intent,
     IssueInput,
     IssueResult,
@@ -53,10 +52,11 @@ from vendors.support.per_door import settle
 from vendors.support.tokens import TokenSource
 
 from . import vostio_push
-from .calls import Call
-from .errors import Refused, Unclear
+from .calls import Call, asked
+from .errors import Refused
 from .keys import (
     CARD_KINDS,
+    INVITED,
     card_artifact,
     check_card,
     choose_kind,
@@ -66,9 +66,11 @@ from .keys import (
     mark_in,
     phone_artifact,
     reached,
+    receiver_of,
     refused_door,
     stale_card,
     tag_in,
+    unknown_doors,
     vendor_id,
 )
 from .manifest import MANIFEST
@@ -249,7 +251,7 @@ class VostioPort:
             try:
                 answer = self._grants.make(call, body, call.meta.idempotency_key)
             except Refused as no:
-                named = _named(doors, no)
+                named = unknown_doors(doors, no)
                 if not named:
                     raise
                 refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
@@ -271,7 +273,7 @@ class VostioPort:
             "label": label_of(request.meta.idempotency_key, request.credential_id),
         }
         if kind is CredentialKind.MOBILE_APP:
-            body["endpoint"] = _receiver(request.holder)
+            body["endpoint"] = receiver_of(request.holder)
         else:
             body["encoderId"] = self._encoder()
         return body
@@ -335,7 +337,7 @@ class VostioPort:
             try:
                 return self._grants.change(call, grant, change), refused
             except Refused as no:
-                named = _named([door for door in added if door.device_id not in refused], no)
+                named = unknown_doors([door for door in added if door.device_id not in refused], no)
                 if not named:
                     raise
                 refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
@@ -427,7 +429,7 @@ class VostioPort:
             return card_artifact(self._settings.encoder, request.doors)
         endpoint, code = grant.endpoint_id, grant.invitation_code
         if code is None and grant.endpoint_status == "invited":  # the answer that carried the code was lost
-            endpoint, code = self._grants.invite(call, _receiver(request.holder))
+            endpoint, code = self._grants.invite(call, receiver_of(request.holder))
         return phone_artifact(endpoint, code, request.credential_id)
 
     def _others(self, call: Call, request: IssueInput) -> tuple[str, ...]:
@@ -450,13 +452,7 @@ class VostioPort:
                 self._client.close_until(end)
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
-        try:
-            return act(call)
-        except Refused as refused:
-            raise self._client.error(call, refused) from refused
-        except Unclear as unclear:
-            # The environment keeps idempotency keys, and the next attempt looks before it asks again.
-            raise unclear.error from unclear
+        return asked(call, act, self._client.error)
 
 
 def _grant_of(answer: Mapping[str, object], body: Mapping[str, object]) -> Grant:
@@ -464,24 +460,14 @@ def _grant_of(answer: Mapping[str, object], body: Mapping[str, object]) -> Grant
     return read_grant({**body, "version": 1, **answer})
 
 
-def _named(doors: Sequence[Door], refused: Refused) -> list[Door]:
-    if refused.code != "door_unknown":
-        return []
-    return [door for door in doors if vendor_id(door) in refused.doors]
-
-
 def _window_fields(handle: CredentialHandle) -> dict[str, object]:
     return {"validFrom": instant_text(handle.window.valid_from), "validUntil": instant_text(handle.window.valid_until)}
-
-
-def _receiver(holder: Holder) -> dict[str, str]:
-    return {"phoneE164": holder.phone_e164} if holder.phone_e164 else {"appUserRef": holder.id}
 
 
 def _warnings(kind: CredentialKind, grant: Grant | None) -> tuple[Warning, ...]:
     if kind is not CredentialKind.MOBILE_APP or grant is None or grant.endpoint_status != "invited":
         return ()
-    return (Warning("APP_INVITATION", "the guest's app must redeem its invitation before the key reaches the phone"),)
+    return (INVITED,)
 
 
 def _found(door: Door, grant: Grant) -> FoundKey:

@@ -58,6 +58,19 @@ class VostioClient:
         A rejected token is replaced and the request repeated once: a 401 comes before any work. Raises Refused (not done),
         Unclear (perhaps done), or a LockError when nothing was asked or what failed is the environment.
         """
+        with call.effects.noted(Unclear, changes=method != "GET"):
+            return self._ask(call, method, path, query, body, key, version)
+
+    def _ask(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, object] | None,
+        key: str | None,
+        version: int | None,
+    ) -> Answer:
         self._mind_maintenance()
         headers = {"X-Request-Id": f"{self._context.rng.getrandbits(96):024x}"}
         if key is not None:
@@ -119,8 +132,8 @@ class VostioClient:
             self._closed_until = self._context.clock.now() + timedelta(seconds=wait_s)
         if answer.status == 429 and refused.retry_after_s is not None:
             refused.retry_after_s += self._context.rng.uniform(0, JITTER_S)
-        if answer.status in DOUBTFUL:
-            row = VOSTIO.get(refused.code)
+        row = VOSTIO.get(refused.code)
+        if answer.status in DOUBTFUL and not (row and row.not_made):
             raise Unclear(self.error(call, refused) if row else unreachable(f"status {answer.status}", Reason.TIMEOUT))
         if stands_for_all(VOSTIO, refused):
             raise self.error(call, refused)

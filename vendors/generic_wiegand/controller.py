@@ -59,6 +59,7 @@ from .desk_calls import (
     open_token,
     pending,
     token_of,
+    unfinished,
     update_key,
 )
 from .doors import place_of
@@ -268,17 +269,16 @@ class ControllerPort:
         return text
 
     def _issued(self, standing: JobStanding, doors: Sequence[Door], kind: CredentialKind) -> IssueResult:
-        waiting = pending(standing, doors)
-        if waiting is not None:
-            token = token_of("issue", standing) if standing.is_underway else None
-            return IssueResult(waiting, (), 1, token, kind=kind)
+        open_answer = unfinished(standing, doors, "issue")
+        if open_answer is not None:
+            return IssueResult(*open_answer, kind=kind)
         results = settle(self._by_door(standing, doors, revoking=False))
         return IssueResult(results, calls=1, kind=kind, artifact=CardArtifact(standing.desk_id or doors[0].device_id))
 
     def _changed(self, standing: JobStanding, doors: Sequence[Door], verb: str) -> CallResult:
-        waiting = pending(standing, doors)
-        if waiting is not None:
-            return CallResult(waiting, (), 1, token_of(verb, standing) if standing.is_underway else None)
+        open_answer = unfinished(standing, doors, verb)
+        if open_answer is not None:
+            return CallResult(*open_answer)
         return CallResult(settle(self._by_door(standing, doors, revoking=verb == "revoke")), calls=1)
 
     def _by_door(self, standing: JobStanding, doors: Sequence[Door], *, revoking: bool) -> tuple[DoorResult, ...]:

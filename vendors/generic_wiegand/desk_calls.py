@@ -12,6 +12,7 @@ from vendors.port.errors import CardEncoderOffline, KeyIssueFailed, LockError, R
 from vendors.port.manifest import AdapterContext
 from vendors.port.relay import JobStanding, JobState, RelayJob
 from vendors.port.types import CallMeta, CredentialKind, Door, DoorResult, Outcome, UpdateInput
+from vendors.port.types import Warning as LockWarning
 
 from .errors import unanswered
 from .manifest_code import CODE
@@ -119,6 +120,17 @@ def pending(standing: JobStanding, doors: Sequence[Door]) -> tuple[DoorResult, .
         error = _lost(standing)
         return tuple(DoorResult(door.device_id, Outcome.UNKNOWN, ref=door.ref, error=error) for door in doors)
     return None
+
+
+def unfinished(
+    standing: JobStanding, doors: Sequence[Door], verb: str, if_lost: tuple[LockWarning, ...] = ()
+) -> tuple[tuple[DoorResult, ...], tuple[LockWarning, ...], int, str | None] | None:
+    """Returns the first four parts of the answer while a job has not ended: with a token to come back by while somebody works
+    on it, with `if_lost` when nobody can be expected to. None when it has ended."""
+    waiting = pending(standing, doors)
+    if waiting is None:
+        return None
+    return (waiting, (), 1, token_of(verb, standing)) if standing.is_underway else (waiting, if_lost, 1, None)
 
 
 def _lost(standing: JobStanding) -> LockError:

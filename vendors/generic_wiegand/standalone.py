@@ -50,7 +50,18 @@ from vendors.port.types import Warning as LockWarning
 from vendors.support.marks import mark_of, tag_of
 from vendors.support.per_door import failed
 
-from .desk_calls import MARGIN_S, DeskCalls, choose_kind, job_key, names_of, open_token, pending, token_of, update_key
+from .desk_calls import (
+    MARGIN_S,
+    DeskCalls,
+    choose_kind,
+    job_key,
+    names_of,
+    open_token,
+    pending,
+    token_of,
+    unfinished,
+    update_key,
+)
 from .doors import place_of
 from .errors import of_standing
 from .manifest import MANIFEST
@@ -239,12 +250,9 @@ class StandalonePort:
     def _issued(
         self, standing: JobStanding, doors: Sequence[Door], kind: CredentialKind, *, is_replacement: bool
     ) -> IssueResult:
-        waiting = pending(standing, doors)
-        verb = "replace" if is_replacement else "issue"
-        if waiting is not None:
-            warnings = () if standing.is_underway else (CHECK_CARD,)
-            token = token_of(verb, standing) if standing.is_underway else None
-            return IssueResult(waiting, warnings, 1, token, kind=kind)
+        open_answer = unfinished(standing, doors, "replace" if is_replacement else "issue", (CHECK_CARD,))
+        if open_answer is not None:
+            return IssueResult(*open_answer, kind=kind)
         if standing.state is not JobState.DONE:
             raise of_standing(standing)
         results = tuple(self._written(standing, door) for door in doors)
@@ -260,10 +268,9 @@ class StandalonePort:
         return DoorResult(door.device_id, Outcome.DONE, ref=ref.seal())
 
     def _updated(self, standing: JobStanding, doors: Sequence[Door]) -> CallResult:
-        waiting = pending(standing, doors)
-        if waiting is not None:
-            token = token_of("update", standing) if standing.is_underway else None
-            return CallResult(waiting, () if standing.is_underway else (CHECK_CARD,), 1, token)
+        open_answer = unfinished(standing, doors, "update", (CHECK_CARD,))
+        if open_answer is not None:
+            return CallResult(*open_answer)
         if standing.state is not JobState.DONE:
             raise of_standing(standing)
         return CallResult(tuple(self._rewritten(standing, door) for door in doors), calls=1)

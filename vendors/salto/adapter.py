@@ -54,9 +54,10 @@ from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import (
     Warning as LockWarning,
 )
-from vendors.support.per_door import each_door, failed, settle
+from vendors.support.effects import in_doubt
+from vendors.support.per_door import each_door, failed, open_at, settle
 
-from .answers import card_warnings, is_live, issue_warnings, places_in, results
+from .answers import card_warnings, is_live, issue_warnings, one_each, places_in, results
 from .client import Call, SaltoClient
 from .cloud_keys import CloudKeys, PinOrder, Row, postponed, unknown
 from .cloud_reading import CloudReading
@@ -117,32 +118,10 @@ class SaltoCloudPort:
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Changes window and doors. While an added door fails no door is removed. At the encoder the card is written again."""
         call = Call(request.meta)
-        window = clipped(request.handle.window, self._zone(request.time_zone))
-        request = replace(request, handle=replace(request.handle, window=window))
-        if request.handle.kind is Kind.PIN_CODE:
-            return self._update_pin(call, request)
-        doors = (*request.handle.doors, *request.added, *request.removed)
-        ref = next((door.ref for door in (*request.handle.doors, *request.removed, *request.added) if door.ref), None)
-        if ref is None:
-            ref = self._newest_ref(call, request.handle)
-        body = self._window(request.handle) | {
-            "addRooms": [door.external_id for door in request.added],
-            "removeRooms": [door.external_id for door in request.removed],
-        }
         try:
-            row = self._keys.change(call, ref, body)
-            if request.at_encoder:
-                row = self._keys.write_again(call, ref)
-        except Unclear as unclear:
-            return CallResult(tuple(unknown(door, unclear.error) for door in doors), calls=call.requests)
-        except Refused as refused:
-            raise self._keys.error(refused, doors) from None
-        kept = results(row, (*request.handle.doors, *request.added))
-        if any(result.outcome is not Outcome.DONE for result in kept) and request.removed:
-            gone = tuple(postponed(door) for door in request.removed)
-        else:
-            gone = results(row, request.removed, is_there=False)
-        return CallResult(settle((*kept, *gone)), (*card_warnings(row), *self._certificate_warning()), call.requests)
+            return self._update(call, request)
+        except LockError as error:
+            raise call.effects.weighed(error) from None
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Takes the key back. At a stand-alone door it is dead at the stated bound at the latest: the card's own expiry."""
@@ -246,6 +225,34 @@ class SaltoCloudPort:
             settle(doors), self._certificate_warning(), call.requests, kind=Kind.PIN_CODE, artifact=PinArtifact(order.pin)
         )
 
+    def _update(self, call: Call, request: UpdateInput) -> CallResult:
+        window = clipped(request.handle.window, self._zone(request.time_zone))
+        request = replace(request, handle=replace(request.handle, window=window))
+        if request.handle.kind is Kind.PIN_CODE:
+            return self._update_pin(call, request)
+        doors = (*request.handle.doors, *request.added, *request.removed)
+        ref = next((door.ref for door in (*request.handle.doors, *request.removed, *request.added) if door.ref), None)
+        if ref is None:
+            ref = self._newest_ref(call, request.handle)
+        body = self._window(request.handle) | {
+            "addRooms": [door.external_id for door in request.added],
+            "removeRooms": [door.external_id for door in request.removed],
+        }
+        try:
+            row = self._keys.change(call, ref, body)
+            if request.at_encoder:
+                row = self._keys.write_again(call, ref)
+        except Unclear as unclear:
+            return CallResult(tuple(unknown(door, unclear.error) for door in doors), calls=call.requests)
+        except Refused as refused:
+            raise self._keys.error(refused, doors) from None
+        kept = results(row, (*request.handle.doors, *request.added))
+        if any(result.outcome is not Outcome.DONE for result in kept) and request.removed:
+            gone = tuple(postponed(door) for door in request.removed)
+        else:
+            gone = results(row, request.removed, is_there=False)
+        return CallResult(settle((*kept, *gone)), (*card_warnings(row), *self._certificate_warning()), call.requests)
+
     def _update_pin(self, call: Call, request: UpdateInput) -> CallResult:
         handle = request.handle
         kept = self._by_ref(call, handle, lambda ref, doors: self._change(call, ref, doors, self._window(handle)))
@@ -282,12 +289,18 @@ class SaltoCloudPort:
         return row, results(row, doors, is_there=False)
 
     def _by_ref(self, call: Call, handle: CredentialHandle, act: Act, *, gone_is_done: bool = False) -> tuple[DoorResult, ...]:
-        """Acts once for each key behind the handle's doors. Doors without a reference are looked up by the credential."""
+        """Acts once for each key behind the handle's doors, and stops where the vendor does: what is done stays told. Doors
+        without a reference are looked up by the credential."""
         groups, strays = self._grouped(call, handle)
         found: list[DoorResult] = []
-        for ref, doors in groups:
+        for index, (ref, doors) in enumerate(groups):
             try:
                 found += act(ref, doors)[1]
+            except LockError as cut:
+                changed = {item.device_id for item in found}
+                for door in (door for _, rest in groups[index:] for door in rest):
+                    found.append(open_at(door, in_doubt(cut)) if door.device_id in changed else failed(door, cut))
+                break
             except Unclear as unclear:
                 found += [unknown(door, unclear.error) for door in doors]
             except Refused as refused:
@@ -298,7 +311,7 @@ class SaltoCloudPort:
                 found.append(DoorResult(door.device_id, Outcome.DONE))
             else:
                 found.append(failed(door, translate(CLOUD, "unknown_key", device_id=door.device_id)))
-        return tuple(found)
+        return one_each(found)
 
     def _grouped(self, call: Call, handle: CredentialHandle) -> tuple[list[tuple[VendorRef, list[Door]]], list[Door]]:
         groups: dict[str, list[Door]] = {}
@@ -329,7 +342,8 @@ class SaltoCloudPort:
                 error.device_id = error.device_id or door.device_id
                 raise
 
-        return each_door(doors, one, vendor=MANIFEST.code, attempt=call.meta.attempt, deadline=call.deadline)
+        attempt, deadline, effects = call.meta.attempt, call.deadline, call.effects
+        return each_door(doors, one, vendor=MANIFEST.code, attempt=attempt, deadline=deadline, effects=effects)
 
     def _artifact(self, kind: Kind, request: IssueInput, row: Row | None) -> CardArtifact | TokenArtifact | None:
         if kind is Kind.RFID_CARD:

@@ -6,7 +6,7 @@ just written, and a bound travels exactly as given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,6 +72,15 @@ def results(
         propagation, bound = _effect(effects.get(door.external_id), default)
         found.append(DoorResult(door.device_id, outcome, ref, propagation, bound))
     return tuple(found)
+
+
+def one_each(found: Iterable[DoorResult]) -> tuple[DoorResult, ...]:
+    """Returns one result a door. Where a door held several keys, what is not done speaks for it."""
+    told: dict[str, DoorResult] = {}
+    for item in found:
+        if item.device_id not in told or told[item.device_id].outcome is Outcome.DONE:
+            told[item.device_id] = item
+    return tuple(told.values())
 
 
 def _effect(item: Mapping[str, Any] | None, default: Propagation) -> tuple[Propagation, datetime | None]:

@@ -22,6 +22,7 @@ from vendors.port.errors import CardEncoderOffline, Reason
 from vendors.port.manifest import AdapterContext
 from vendors.port.secrets import Token
 from vendors.port.types import CallMeta
+from vendors.support.effects import Effects
 from vendors.support.http import AnswerLost, HttpAnswer, HttpClient, NotSent
 from vendors.support.per_door import Deadline
 
@@ -43,6 +44,7 @@ class Call:
         self.revoking = revoking
         self.deadline = Deadline(meta.deadline_s)
         self.requests = 0
+        self.effects = Effects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,14 @@ class SaltoClient:
         """
         wanted = {name: value for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(wanted)}" if wanted else path
+        with call.effects.noted(Unclear, changes=method != "GET"):
+            return self._routed(call, (method, target, body, idempotency_key), is_card=is_card)
+
+    def _routed(self, call: Call, parts: tuple[str, str, Mapping[str, object] | None, str], *, is_card: bool) -> dict[str, Any]:
         for index, route in enumerate(self._routes):
             is_last = index + 1 == len(self._routes)
             try:
-                return self._through(route, call, (method, target, body, idempotency_key))
+                return self._through(route, call, parts)
             except NotSent as error:
                 if route.identity is not None and is_card:
                     raise CardEncoderOffline(CODE, "the property's connector is not reached") from error

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from vendors.port.errors import LockError, Reason, VendorUnreachable
-from vendors.port.types import Door, DoorResult, Outcome
+from vendors.port.types import Door, DoorResult, Outcome, Propagation
+from vendors.support.effects import Effects, in_doubt
 
 _STOPS_ALL = frozenset({Reason.SETTINGS, Reason.QUOTA, Reason.RATE})
 
@@ -34,11 +35,13 @@ def each_door(
     vendor: str,
     attempt: int,
     deadline: Deadline,
+    effects: Effects,
     min_left_s: float = 1.0,
 ) -> tuple[DoorResult, ...]:
     """Runs `act` for each door in turn and returns one result per door.
 
-    A LockError from `act` becomes FAILED. Limits, quota and settings stop the rest, which get the same error; so does a call
+    A LockError from `act` becomes FAILED; where the vendor broke off at a door after something had been changed there, UNKNOWN,
+    so that the next try looks. Limits, quota and settings stop the rest, which get the same error; so does a call
     that was throttled. When the deadline is near, the rest is FAILED with a throttled error, since nothing was asked. Later
     attempts start at another door, so that one that hangs does not starve the others.
     """
@@ -50,11 +53,13 @@ def each_door(
         if stop is not None:
             results.append(failed(door, stop))
             continue
+        before = effects.count
         try:
             results.append(act(door))
         except LockError as error:
             error.device_id = error.device_id or door.device_id
-            results.append(failed(door, error))
+            begun = effects.count > before and isinstance(error, VendorUnreachable)
+            results.append(open_at(door, in_doubt(error)) if begun else failed(door, error))
             if error.reason in _STOPS_ALL or error.throttled:
                 stop = error
     return tuple(results)
@@ -74,6 +79,11 @@ def settle(results: tuple[DoorResult, ...]) -> tuple[DoorResult, ...]:
 def failed(door: Door, error: LockError) -> DoorResult:
     """Returns the result of a door that refused; what was there before stays there."""
     return DoorResult(door.device_id, Outcome.FAILED, ref=door.ref, error=error)
+
+
+def open_at(door: Door, error: LockError) -> DoorResult:
+    """Returns the result of a door of which nobody knows what it holds now."""
+    return DoorResult(door.device_id, Outcome.UNKNOWN, ref=door.ref, propagation=Propagation.UNKNOWN, error=error)
 
 
 def _rank(error: LockError) -> int:

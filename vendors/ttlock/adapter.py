@@ -44,14 +44,13 @@ from vendors.port.types import (
     LockDevice,
     Outcome,
     PinArtifact,
-    Propagation,
     RevokeReason,
     SuspendReason,
     TokenArtifact,
     UpdateInput,
 )
 from vendors.support.marks import key_name, mark_of, tag_of
-from vendors.support.per_door import each_door, failed, settle
+from vendors.support.per_door import each_door, failed, open_at, settle
 from vendors.support.signatures import is_signed
 from vendors.support.tokens import TokenSource
 
@@ -314,13 +313,7 @@ class TtlockAdapter:
             except Refused as refused:
                 raise self._client.error(work.call, refused, door.device_id) from refused
             except Unclear as unclear:
-                return DoorResult(
-                    door.device_id,
-                    Outcome.UNKNOWN,
-                    ref=door.ref,
-                    propagation=Propagation.UNKNOWN,
-                    error=unclear.error,
-                )
+                return open_at(door, unclear.error)
 
         return each_door(
             doors,
@@ -328,6 +321,7 @@ class TtlockAdapter:
             vendor=MANIFEST.code,
             attempt=work.call.meta.attempt,
             deadline=work.call.deadline,
+            effects=work.call.effects,
         )
 
     def _reading(self, look: Callable[[Call], T], call: Call | None = None) -> T:

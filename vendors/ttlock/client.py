@@ -10,6 +10,7 @@ from typing import Any
 from vendors.port.errors import LockError, Reason
 from vendors.port.manifest import AdapterContext
 from vendors.port.types import CallMeta
+from vendors.support.effects import Effects
 from vendors.support.http import AnswerLost, HttpClient, NotSent
 from vendors.support.per_door import Deadline
 from vendors.support.tokens import TokenKeeper, TokenSource
@@ -25,7 +26,7 @@ from .errors import (
 )
 from .settings import Settings
 from .tokens import token_keeper
-from .wire import read_answer, to_ms
+from .wire import changes_nothing, read_answer, to_ms
 
 _CALL_WIDE = frozenset({Reason.RATE, Reason.QUOTA, Reason.SETTINGS})
 MIN_REQUEST_S = 0.2
@@ -39,6 +40,7 @@ class Call:
         self.revoking = revoking
         self.deadline = Deadline(meta.deadline_s)
         self.requests = 0
+        self.effects = Effects()
 
 
 class TtlockClient:
@@ -56,6 +58,10 @@ class TtlockClient:
         A rejected token is replaced and the request repeated once. Raises Refused (not done), Unclear (perhaps done), or a
         LockError when nothing was asked, or what failed is the account rather than the door.
         """
+        with call.effects.noted(Unclear, changes=not changes_nothing(path)):
+            return self._ask(call, path, fields, gateway)
+
+    def _ask(self, call: Call, path: str, fields: dict[str, object], gateway: bool) -> dict[str, Any]:
         token = self._tokens.current(self._time_for(call, gateway=False))
         common: dict[str, object] = {"accessToken": token.reveal()}
         try:

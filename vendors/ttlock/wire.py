@@ -35,6 +35,11 @@ def read_answer(answer: HttpAnswer) -> dict[str, Any]:
     return document
 
 
+def changes_nothing(path: str) -> bool:
+    """Says whether a request only reads: lists, details, and what is queried. `…/get` makes a random passcode."""
+    return path.rpartition("/")[2].startswith(("list", "detail", "query"))
+
+
 def to_int(value: object) -> int | None:
     """Reads a number that may come as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str):

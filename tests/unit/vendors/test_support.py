@@ -13,6 +13,7 @@ from vendors.port.clock import FixedClock
 from vendors.port.errors import KeyIssueFailed, LockError, Reason, VendorUnreachable
 from vendors.port.secrets import MASK, Token
 from vendors.port.types import Door, DoorResult, Outcome
+from vendors.support.effects import Effects
 from vendors.support.limits import Bucket, Rate, full, seconds_to_next_month, take
 from vendors.support.marks import key_name, mark_in, mark_of, tag_in, tag_of
 from vendors.support.per_door import Deadline, each_door, settle
@@ -232,8 +233,11 @@ class TestSignature:
 class TestDoors:
     doors = tuple(Door(f"lck_{n}", str(n)) for n in range(3))
 
+    def setup_method(self) -> None:
+        self.effects = Effects()
+
     def run(self, act: Callable[[Door], DoorResult], attempt: int = 1, seconds: float = 60) -> tuple[DoorResult, ...]:
-        return each_door(self.doors, act, vendor="v", attempt=attempt, deadline=Deadline(seconds))
+        return each_door(self.doors, act, vendor="v", attempt=attempt, deadline=Deadline(seconds), effects=self.effects)
 
     def test_later_attempts_start_at_another_door(self) -> None:
         seen: list[str] = []
@@ -246,6 +250,37 @@ class TestDoors:
             self.run(act, attempt)
         assert seen == ["lck_0", "lck_1", "lck_2", "lck_1", "lck_2", "lck_0", "lck_0", "lck_1", "lck_2"]
 
+    def test_a_limit_at_a_door_where_something_was_changed_leaves_its_outcome_open_and_the_others_unasked(self) -> None:
+        seen: list[str] = []
+
+        def act(door: Door) -> DoorResult:
+            seen.append(door.device_id)
+            if door.device_id == "lck_1":
+                with self.effects.noted(LookupError):
+                    pass
+                raise VendorUnreachable("v", "too fast", reason=Reason.RATE, retry_after_s=7.0, throttled=True)
+            return DoorResult(door.device_id, Outcome.DONE)
+
+        results = self.run(act)
+        assert seen == ["lck_0", "lck_1"]
+        assert [r.outcome for r in results] == [Outcome.DONE, Outcome.UNKNOWN, Outcome.FAILED]
+        told = [(r.error.throttled, r.error.reason, r.error.retry_after_s, r.error.device_id) for r in results[1:]]
+        assert told == [(False, Reason.RATE, 7.0, "lck_1"), (True, Reason.RATE, 7.0, "lck_1")]
+
+    def test_a_request_that_was_refused_or_only_read_changes_nothing_and_one_whose_answer_was_lost_may_have(self) -> None:
+        with self.effects.noted(LookupError, changes=False):
+            pass
+        with pytest.raises(ValueError, match="refused"), self.effects.noted(LookupError):
+            raise ValueError("refused")
+        assert self.effects.count == 0
+        with pytest.raises(LookupError), self.effects.noted(LookupError):
+            raise LookupError("lost")
+        assert self.effects.count == 1
+        limit = VendorUnreachable("v", "too fast", reason=Reason.RATE, throttled=True)
+        assert self.effects.weighed(limit, since=1) is limit
+        assert not self.effects.weighed(limit).throttled
+        assert limit.throttled
+
     def test_no_door_is_asked_when_no_time_is_left(self) -> None:
         times = iter([0.0, 0.5, 70.0, 70.0, 70.0])
         deadline = Deadline(60, lambda: next(times))
@@ -254,7 +289,7 @@ class TestDoors:
             deadline.left_s  # noqa: B018 - the door takes its time
             return DoorResult(door.device_id, Outcome.DONE)
 
-        results = each_door(self.doors, act, vendor="v", attempt=1, deadline=deadline)
+        results = each_door(self.doors, act, vendor="v", attempt=1, deadline=deadline, effects=Effects())
         assert [r.outcome for r in results] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
         assert all(r.error.throttled and r.error.retriable for r in results[1:])
 

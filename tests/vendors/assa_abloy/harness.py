@@ -90,6 +90,9 @@ class AssaSite(Site):
     def kill_door(self, door: Door) -> None:
         self.simulator.post("/doors", {"device": door.external_id, "removed": True})
 
+    def limit(self) -> None:
+        self.simulator.post("/trouble", {"effect": "throttled", "times": 1})
+
     def enlarged(self, count: int) -> Site:
         return type(self)(self.simulator, self.proxy, count=count)
 
@@ -194,6 +197,6 @@ def running(site: Callable[[Simulator, Proxy], Site]) -> Callable[[], Any]:
 
 
 HARNESSES = {
-    "assa vostio": Harness(running(VostioSite), throttles=True, enlarges=True, speaks_https=True),
-    "assa visionline": Harness(running(VisionlineSite), enlarges=True, speaks_https=True),
+    "assa vostio": Harness(running(VostioSite), throttles=True, stepwise=True, enlarges=True, speaks_https=True),
+    "assa visionline": Harness(running(VisionlineSite), stepwise=True, enlarges=True, speaks_https=True),
 }

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.vendors.asking import Tipping
 from tests.vendors.assa_abloy.conftest import NewHouse, StandaloneVisionline
 from tests.vendors.assa_abloy.harness import VisionlineSite
 from tests.vendors.site import handle_for, new_key, request_for, stay
@@ -17,7 +18,7 @@ from vendors import registry
 from vendors.assa_abloy.adapter import VisionlinePort
 from vendors.assa_abloy.local_time import from_wall, is_twice, read_zone, to_wall, whole_minutes
 from vendors.port.clock import FixedClock
-from vendors.port.errors import CardEncoderOffline, KeyIssueFailed, Reason
+from vendors.port.errors import CardEncoderOffline, KeyIssueFailed, Reason, VendorUnreachable
 from vendors.port.types import (
     CallMeta,
     CredentialKind,
@@ -74,6 +75,22 @@ def test_a_change_joins_its_own_stay_and_never_overrides(site: VisionlineSite) -
     assert not any("override=" in target or "autoJoin" in target for target in targets)
     first, second = site.dump()["vendor"]
     assert (first["status"], second["status"], first["stays"] == second["stays"]) == ("overwritten", "active", True)
+
+
+def test_a_limit_between_a_new_key_and_the_end_of_the_old_is_an_attempt_and_no_second_one_is_made(site: VisionlineSite) -> None:
+    site.limiter = tipping = Tipping()
+    site.refresh()
+    request = request_for(site, PHONE, site.doors[:1])
+    result = site.port.issue_credential(request)
+    longer = UpdateInput(handle_for(request, result, window=stay(-1, 90)), meta())
+    tipping.before(3, site.limit)  # read the old, made the new; the old is still to end
+    with pytest.raises(VendorUnreachable) as caught:
+        site.port.update_credential(longer)
+    assert (caught.value.reason, caught.value.retriable, caught.value.throttled) == (Reason.RATE, True, False)
+    made = len(site.dump()["vendor"])
+    site.port.update_credential(replace(longer, meta=replace(longer.meta, attempt=2)))
+    assert (len(site.dump()["vendor"]), site.keys_at(site.doors[0])) == (made, 1)
+    assert made == 2
 
 
 def test_a_resumed_key_never_joins_the_next_guests_stay(new_house: NewHouse) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.vendors.asking import Tipping
 from tests.vendors.assa_abloy.conftest import NewHouse
 from tests.vendors.assa_abloy.harness import VostioSite
 from tests.vendors.site import handle_for, new_key, request_for, stay
@@ -157,6 +158,22 @@ def test_the_same_issue_again_while_it_waits_makes_no_second_request(new_house: 
     first = port.issue_credential(request)
     second = port.issue_credential(replace(request, meta=replace(request.meta, attempt=2)))
     assert second.resume_token == first.resume_token
+    assert len(site.dump()["vendor"]) == 1
+
+
+def test_a_limit_while_a_grant_is_being_made_is_an_attempt_so_that_the_next_one_finds_it(new_house: NewHouse) -> None:
+    site = new_house(VostioSite, cardWaitMs=60_000)
+    site.limiter = tipping = Tipping()
+    port = with_settings(site, encoder="desk-2")
+    port.list_devices("p")
+    request = request_for(site, CARD)
+    tipping.before(2, site.limit)  # the first made the grant, the second asks how far it has come
+    with pytest.raises(VendorUnreachable) as caught:
+        port.issue_credential(request)
+    assert (caught.value.reason, caught.value.retriable, caught.value.throttled) == (Reason.RATE, True, False)
+    assert 1 <= (caught.value.retry_after_s or 0) <= 3
+    again = port.issue_credential(replace(request, meta=replace(request.meta, attempt=2)))
+    assert {row.outcome for row in again.doors} == {Outcome.DEFERRED}
     assert len(site.dump()["vendor"]) == 1
 
 

@@ -115,6 +115,9 @@ class SaltoSite(Site):
         body = {"surface": "rest", "property": self.property, "method": "POST", "code": "rate_limited", "times": 1}
         self.simulator.post("/faults", body)
 
+    def limit(self) -> None:
+        self.simulator.post("/faults", {"surface": "rest", "property": self.property, "code": "rate_limited", "times": 1})
+
     def enlarged(self, count: int) -> Site:
         return type(self)(self.simulator, self.proxy, count)
 
@@ -136,4 +139,4 @@ def process() -> Iterator[Callable[[], Site]]:
         simulator.stop()
 
 
-HARNESSES = {"salto": Harness(process, throttles=True, enlarges=True, speaks_https=True)}
+HARNESSES = {"salto": Harness(process, throttles=True, stepwise=True, enlarges=True, speaks_https=True)}

@@ -105,6 +105,9 @@ class TtlockSite(Site):
     def throttle(self) -> None:
         self.simulator.post("/faults", {"path": "*", "clientId": self.client_id, "errcode": 30006, "times": 1})
 
+    def limit(self) -> None:
+        self.throttle()
+
     def enlarged(self, count: int) -> Site:
         return TtlockSite(self.simulator, self.proxy, count)
 
@@ -127,4 +130,4 @@ def process() -> Iterator[Callable[[], Site]]:
         simulator.stop()
 
 
-HARNESSES = {"ttlock": Harness(process, throttles=True, enlarges=True, speaks_https=True)}
+HARNESSES = {"ttlock": Harness(process, throttles=True, stepwise=True, enlarges=True, speaks_https=True)}
