@@ -51,7 +51,8 @@ class SecretDue(models.Model):
 
 class SecretRotation(models.Model):
     """One change of secrets that belong together. stage: staged (in the store, untried), switched (in use, the old one still
-    valid), dropped (the old one out of use), retired (destroyed), rolled_back.
+    valid), dropped (the old one out of use), retired (destroyed), rolled_back (the new one out of use, and once ended_at is set
+    destroyed).
 
     versions maps a name to [old, new]; old is 0 where there was none. retire_at is real time. actor_id is who asked.
     """

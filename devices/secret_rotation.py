@@ -5,8 +5,8 @@ what is late then raises an alert by itself.
 
 One rule: every stage is a row before it is an act, so a rotation may be killed anywhere and goes on at the next run. Stages:
 staged (new values in the store, untried) → switched (in use; the old ones stay valid beside them where the adapter can hold
-both) → dropped (old ones out of use) → retired (destroyed); or rolled_back. No transaction is open while the store or the
-vendor is asked.
+both) → dropped (old ones out of use) → retired (destroyed); or rolled_back (new ones out of use), over once they are destroyed.
+No transaction is open while the store or the vendor is asked.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import IntegrityError
+from django.db.models import Q
 
 from devices import adapters, secret_due, secret_fingerprints, selectors, webhooks_addresses
 from devices.models import SecretRotation, VendorInstallation, WebhookAddress
@@ -31,8 +32,9 @@ from vendors.port.manifest import VendorManifest
 from vendors.port.secrets import Token
 
 STAGED, SWITCHED, DROPPED, RETIRED, ROLLED_BACK = "staged", "switched", "dropped", "retired", "rolled_back"
+_GOES_ON: Final = Q(stage__in=[SWITCHED, DROPPED]) | Q(stage=ROLLED_BACK, ended_at__isnull=True)
 SETTLE: Final = timedelta(minutes=1)
-"""Between taking an old value out of use and destroying it: other processes keep what they know of an installation for
+"""Between taking a value out of use and destroying it: other processes keep what they know of an installation for
 seconds."""
 INTERRUPTED_AFTER: Final = timedelta(minutes=2)
 """Writing a handful of values to the store takes seconds; whoever needs longer was killed."""
@@ -55,7 +57,7 @@ class RotationWaits(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """How a rotation stands. `retire_at` is when the old values end (real time)."""
+    """How a rotation stands. `retire_at` is when the old values end, of one that was rolled back the new (real time)."""
 
     id: str
     stage: str
@@ -114,6 +116,7 @@ def stage(
             old = sealed.secret_versions.get(name, 0)
             versions[name] = [old, secret_store().add(sealed.name_of(name), value)]
     except Exception:
+        rotation.versions = versions  # those that did get there are destroyed as any that were rolled back
         with tenancy.tenant(tenant_id):
             _give_up(rotation, "store")
         raise
@@ -165,12 +168,12 @@ def rotate_address(tenant_id: str, installation_id: str, overlap: timedelta = we
 def roll_back(tenant_id: str, installation_id: str) -> Rotated:
     """Puts the old values back while they are still valid, or drops staged ones. No transaction may be open.
 
+    New values that were in use are destroyed by the first `retire_due` after SETTLE: other processes may still read them.
     Raises RotationRefused when there is nothing to go back to.
     """
     with tenancy.tenant(tenant_id):
         rows = SecretRotation.objects.filter(tenant_id=tenant_id, installation_id=installation_id, stage__in=[STAGED, SWITCHED])
         rotation = rows.order_by("-started_at").first()
-        sealed = SealedInstallation.of(_row(tenant_id, installation_id))
     if rotation is None:
         raise RotationRefused("NOTHING_TO_ROLL_BACK", "no rotation is staged or in its overlap")
     if rotation.stage == STAGED:
@@ -182,22 +185,21 @@ def roll_back(tenant_id: str, installation_id: str) -> Rotated:
         for name, (old, _new) in rotation.versions.items():
             _use(row, name, old, beside=0)
         _save(row)
-        _end(rotation, ROLLED_BACK, "by hand")
         now = clock.real_now()
+        _take_back(rotation, "by hand", now + SETTLE)
         secret_due.bring_forward(row, SECRET, rotation.versions, now + URGENT_WITHIN, "manual", rotation.id, now)
-    _destroy(sealed, {name: new for name, (_, new) in rotation.versions.items()})
+    selectors.forget()
     return _told(rotation)
 
 
 def retire_due(tenant_id: str, installation_id: str = "") -> int:
-    """Ends overlaps whose time is over, in two passes a minute apart: out of use, then destroyed; returns how many moved on.
+    """Ends overlaps whose time is over, in two passes a minute apart: out of use, then destroyed; destroys what was rolled
+    back. Returns how many moved on.
 
     No transaction may be open; safe to repeat. Raises StoreUnavailable.
     """
     with tenancy.tenant(tenant_id):
-        rows = SecretRotation.objects.filter(
-            tenant_id=tenant_id, stage__in=[SWITCHED, DROPPED], retire_at__lte=clock.real_now()
-        )
+        rows = SecretRotation.objects.filter(_GOES_ON, tenant_id=tenant_id, retire_at__lte=clock.real_now())
         if installation_id:
             rows = rows.filter(installation_id=installation_id)
         due = list(rows.values_list("id", "stage").order_by("retire_at"))
@@ -208,7 +210,7 @@ def retire_due(tenant_id: str, installation_id: str = "") -> int:
 
 def open_rotations(tenant_id: str) -> list[SecretRotation]:
     """Returns a tenant's rotations that are not over, oldest first. Inside the tenant's block."""
-    rows = SecretRotation.objects.filter(tenant_id=tenant_id, stage__in=[STAGED, SWITCHED, DROPPED])
+    rows = SecretRotation.objects.filter(Q(stage=STAGED) | _GOES_ON, tenant_id=tenant_id)
     return list(rows.order_by("started_at"))
 
 
@@ -307,10 +309,13 @@ def _retire(tenant_id: str, rotation_id: str) -> None:
     with tenancy.tenant(tenant_id):
         row, rotation = _locked(tenant_id, rotation_id)
         sealed = SealedInstallation.of(row)
-    if rotation.stage == DROPPED:
-        _destroy(sealed, {name: old for name, (old, _) in rotation.versions.items() if old and not _is_used(sealed, name, old)})
-        with tenancy.tenant(tenant_id):
-            _end(rotation, RETIRED, "")
+    if rotation.ended_at is not None or rotation.stage not in (DROPPED, ROLLED_BACK):
+        return
+    index = 0 if rotation.stage == DROPPED else 1
+    gone = {name: pair[index] for name, pair in rotation.versions.items()}
+    _destroy(sealed, {name: version for name, version in gone.items() if version and not _is_used(sealed, name, version)})
+    with tenancy.tenant(tenant_id):
+        _end(rotation, RETIRED if rotation.stage == DROPPED else ROLLED_BACK)
 
 
 def _is_used(sealed: SealedInstallation, name: str, version: int) -> bool:
@@ -319,24 +324,29 @@ def _is_used(sealed: SealedInstallation, name: str, version: int) -> bool:
 
 def _roll_back_staged(tenant_id: str, rotation: SecretRotation, why: str) -> Rotated:
     with tenancy.tenant(tenant_id):
-        row, rotation = _locked(tenant_id, rotation.id)
+        _, rotation = _locked(tenant_id, rotation.id)
         if rotation.stage != STAGED:
             return _told(rotation)
         _give_up(rotation, why)
-        sealed = SealedInstallation.of(row)
-    _destroy(sealed, {name: new for name, (_, new) in rotation.versions.items()})
+    _retire(tenant_id, rotation.id)  # nobody used them, so nobody is waited for; if killed here, the next run does it
     return _told(rotation)
 
 
 def _give_up(rotation: SecretRotation, why: str) -> None:
     """Values that never opened anything may be given again, here or elsewhere."""
     secret_fingerprints.release(rotation.tenant_id, rotation.id)
-    _end(rotation, ROLLED_BACK, why)
+    _take_back(rotation, why, clock.real_now())
 
 
-def _end(rotation: SecretRotation, stage_now: str, why: str) -> None:
-    rotation.stage, rotation.ended_at, rotation.error = stage_now, clock.real_now(), why[:60]
-    rotation.save(update_fields=["stage", "ended_at", "error"])
+def _take_back(rotation: SecretRotation, why: str, destroy_at: datetime) -> None:
+    """The new values are out of use; the rotation is over once they are destroyed."""
+    rotation.stage, rotation.retire_at, rotation.error = ROLLED_BACK, destroy_at, why[:60]
+    rotation.save(update_fields=["stage", "retire_at", "error", "versions"])
+
+
+def _end(rotation: SecretRotation, stage_now: str) -> None:
+    rotation.stage, rotation.ended_at = stage_now, clock.real_now()
+    rotation.save(update_fields=["stage", "ended_at"])
 
 
 def _destroy(sealed: SealedInstallation, versions: Mapping[str, int]) -> None:

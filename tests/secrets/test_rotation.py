@@ -18,8 +18,9 @@ from django.core.management.base import CommandError
 from devices import adapters, secret_due, secret_rotation, secret_upkeep, selectors, webhooks_addresses
 from devices.models import SecretDue, SecretFingerprint, SecretRotation, VendorInstallation
 from devices.secret_rotation import RotationRefused, RotationWaits
+from devices.secret_sealing import SealedInstallation
 from devices.secret_upkeep import Place
-from lockservice.core.secret_store import SecretMissing, SecretName, secret_store
+from lockservice.core.secret_store import MAX_BYTES, SecretMissing, SecretName, secret_store
 from lockservice.core.tenancy import tenant
 from tests.flows.conftest import alerts, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel
@@ -65,6 +66,11 @@ def due(hotel: Hotel) -> dict[str, tuple[str, timedelta]]:
 def rotations(hotel: Hotel) -> list[tuple[str, dict[str, list[int]]]]:
     with tenant(hotel.tenant_id):
         return list(SecretRotation.objects.filter(tenant_id=hotel.tenant_id).order_by("id").values_list("stage", "versions"))
+
+
+def open_rotations(hotel: Hotel) -> list[SecretRotation]:
+    with tenant(hotel.tenant_id):
+        return secret_rotation.open_rotations(hotel.tenant_id)
 
 
 def over(hotel: Hotel) -> None:
@@ -119,12 +125,46 @@ def test_rolling_back_in_the_overlap_brings_the_old_value_back_and_it_is_due(hou
     rotate(house, new)
     assert secret_rotation.roll_back(house.tenant_id, house.installation_id).stage == "rolled_back"
     assert held(house) == {NAME: old}
-    with pytest.raises(SecretMissing):
-        stored(house, 2)
     reason, left = due(house)[NAME]
     assert (reason, left <= DAY) == ("manual", True)
     with pytest.raises(RotationRefused, match="no rotation is staged"):
         secret_rotation.roll_back(house.tenant_id, house.installation_id)
+
+
+def test_what_was_rolled_back_is_read_by_who_learned_of_it_before_and_destroyed_a_minute_later(house: Hotel) -> None:
+    old, new = held(house)[NAME], fresh()
+    rotate(house, new)
+    with tenant(house.tenant_id):
+        row = VendorInstallation.objects.get(tenant_id=house.tenant_id, id=house.installation_id)
+        elsewhere = SealedInstallation.of(row).held_secrets()  # what another process knows, and has not read yet
+    before = datetime.now(UTC)
+    done = secret_rotation.roll_back(house.tenant_id, house.installation_id)
+    assert done.retire_at is not None
+    assert before <= done.retire_at - secret_rotation.SETTLE <= datetime.now(UTC)
+    assert elsewhere.values()[NAME].reveal() == new.reveal()
+    assert secret_rotation.retire_due(house.tenant_id) == 0
+    assert [place.stage for place in open_rotations(house)] == ["rolled_back"]
+    over(house)
+    (kept,) = secret_upkeep.keep([Place(house.tenant_id, house.installation_id)])
+    assert (kept.steps, kept.problem) == (("overlaps moved on: 1",), "")
+    with pytest.raises(SecretMissing):
+        stored(house, 2)
+    assert (stored(house, 1), held(house)) == (old, {NAME: old})
+    assert open_rotations(house) == []
+    assert secret_rotation.retire_due(house.tenant_id) == 0
+
+
+def test_values_of_which_the_store_took_only_some_are_destroyed_by_the_next_run(account: Account) -> None:
+    hotel = account.hotel
+    values = {"client_secret": fresh(), "password_md5": Token("x" * (MAX_BYTES + 1))}
+    with pytest.raises(ValueError, match="bytes"):
+        secret_rotation.stage(hotel.tenant_id, hotel.installation_id, values, actor_id="usr_1")
+    assert rotations(hotel) == [("rolled_back", {"client_secret": [1, 2]})]
+    assert stored(hotel, 2, "client_secret") == values["client_secret"].reveal()
+    assert secret_rotation.retire_due(hotel.tenant_id) == 1
+    with pytest.raises(SecretMissing):
+        stored(hotel, 2, "client_secret")
+    assert held(hotel)["client_secret"] == account.old
 
 
 def test_rotating_twice_in_a_row_keeps_the_last_two(house: Hotel) -> None:
