@@ -1,7 +1,8 @@
 """One desk's connection: takes what it says, and sends it what is due.
 
 One rule: every word of a desk is settled in a row before it is answered; what cannot be written down is not answered, and the
-desk says it again on its next connection.
+desk says it again on its next connection. A desk that leaves an offer unanswered is silent, however often it pings: it is
+closed and told of, and its offers go to whoever connects.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ T = TypeVar("T")
 class Pace:
     """The times of a gateway, in seconds: a ping is expected each `heartbeat_s` and missed three times; a desk counts as
     connected for `presence_s` after the last; rows are looked at each `poll_s` without a wake-up; a frame must leave within
-    `send_s`; the hello must come within `hello_s`."""
+    `send_s`; the hello must come within `hello_s`; an offer must be answered within `offer_s`, for which a desk only has to
+    write it down."""
 
     heartbeat_s: float = 5.0
     presence_s: float = 20.0
     poll_s: float = 1.0
     send_s: float = 5.0
     hello_s: float = 10.0
+    offer_s: float = 15.0
 
 
 class Closing(Exception):
@@ -65,6 +68,7 @@ class DeskSession:
         self._pace = pace
         self._pool = pool
         self._heard = time.monotonic()
+        self._offered: dict[str, float] = {}
         self._held: set[str] = set()
         self._cancelled: set[str] = set()
         self._handlers: dict[type, Callable[[messages.FromDesk], Awaitable[None]]] = {
@@ -114,6 +118,9 @@ class DeskSession:
                 raise Closing(Close.TOKEN_ENDED, "the token has ended")
             if now - self._heard > 3 * self._pace.heartbeat_s:
                 raise Closing(Close.SILENT, "no ping came")
+            if self._offered and now - min(self._offered.values()) > self._pace.offer_s:
+                await self.in_tenant(lambda: relay_desks.tell_silent(self.desk, len(self._offered)))
+                raise Closing(Close.SILENT, "an offer was not answered")
             if now - renewed >= self._pace.heartbeat_s:
                 renewed = now
                 if not await self.in_tenant(self._keep):
@@ -129,10 +136,10 @@ class DeskSession:
         return relay_desks.keep(self.desk, self._pace.presence_s, is_encoder_ready=self.desk.is_encoder_ready)
 
     async def _send_due(self) -> None:
-        room = MAX_OPEN - len(self._held)
+        room = MAX_OPEN - len(self._offered) - len(self._held)
         if room > 0:
             for job in await self.in_tenant(lambda: relay_jobs.offers(self.desk, room)):
-                self._held.add(job.job_id)
+                self._offered[job.job_id] = time.monotonic()
                 await self._send(messages.Offer(job))
         for job_id in await self.in_tenant(lambda: relay_jobs.to_cancel(self.desk)):
             if job_id not in self._cancelled:
@@ -158,6 +165,7 @@ class DeskSession:
     async def _accept(self, message: messages.FromDesk) -> None:
         job_id = message.job_id if isinstance(message, messages.Accept) else ""
         may_begin = await self.in_tenant(lambda: relay_jobs.accept(self.desk, job_id))
+        self._offered.pop(job_id, None)
         if may_begin is None:
             await self._refuse(job_id)
         elif may_begin:
@@ -179,6 +187,7 @@ class DeskSession:
             if not await self.in_tenant(lambda: relay_jobs.finish(self.desk, job_id, said)):
                 await self._refuse(job_id)
                 return
+            self._offered.pop(job_id, None)
             self._held.discard(job_id)
             self._cancelled.discard(job_id)
             await self._send(messages.Taken(job_id))

@@ -10,6 +10,10 @@ from datetime import timedelta
 
 from devices.relay_jobs import real_now
 from devices.relay_models import RelayDesk
+from lockservice.core import clock
+from sagas.alerts import NewAlert, raise_alerts
+
+RUNBOOK = "lock/desk-silent"
 
 
 def arrive(desk: RelayDesk, presence_s: float) -> str:
@@ -40,6 +44,17 @@ def leave(desk: RelayDesk) -> None:
     """Ends the presence of this connection, if it is still the newest. Inside the tenant's block."""
     mine = RelayDesk.objects.filter(tenant_id=desk.tenant_id, desk_id=desk.desk_id, connection=desk.connection)
     mine.update(expires_at=real_now())
+
+
+def tell_silent(desk: RelayDesk, offers_count: int) -> None:
+    """Tells that a connected desk leaves its offers unanswered, at most once an hour for each desk. Inside the tenant's
+    block."""
+    now = clock.now()
+    alert = NewAlert(
+        f"desk-silent:{desk.desk_id}:{now:%Y-%m-%d %H}", "DESK_SILENT", "warning",
+        f"desk {desk.desk_id} is connected and answers none of {offers_count} jobs", RUNBOOK, desk.property_id,
+    )  # fmt: skip
+    raise_alerts(desk.tenant_id, [alert], now)
 
 
 def here(tenant_id: str, property_id: str) -> Sequence[RelayDesk]:

@@ -27,7 +27,7 @@ VENDOR = "generic-wiegand"
 class GatewayProcess:
     """One `manage.py bridge_gateway`; its address is `url`."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *options: str, **environment: str) -> None:
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -41,6 +41,7 @@ class GatewayProcess:
                 "0",
                 "--heartbeat",
                 str(HEARTBEAT_S),
+                *options,
             ],
             cwd=REPOSITORY_ROOT,
             env={
@@ -118,6 +119,14 @@ class ScriptedDesk:
 
     def done(self, offer: dict[str, Any], **body: Any) -> None:
         self.say("result", jobId=offer["jobId"], outcome="done", detail="", body=body)
+
+    def closed_while_pinging(self, within_s: float = 20) -> tuple[int, str]:
+        """The code and the reason the gateway closes with, though the desk pings."""
+        try:
+            self.hear("no such kind", within_s=within_s)
+        except ConnectionClosed as error:
+            return (error.rcvd.code, error.rcvd.reason) if error.rcvd else (1006, "")
+        raise AssertionError("the connection stays open")
 
     def closed(self, within_s: float = 10) -> int:
         """The code the gateway closes with."""

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from devices.gateway_session import MAX_OPEN
 from devices.relay import RowRelay
 from devices.relay_jobs import Site
 from devices.relay_models import RelayDesk, RelayJobRow
 from lockservice.core.tenancy import tenant
 from sagas.housekeeping import tidy_tenant
+from tests.flows.conftest import alerts
 from tests.relay.conftest import House
 from tests.relay.gateway import VENDOR, GatewayProcess, ScriptedDesk, token
 from vendors.port.errors import CardEncoderOffline
@@ -306,6 +308,34 @@ def test_a_job_whose_time_ends_at_the_desk_has_expired_and_was_not_called_off(
     desk.say("result", jobId=job_id, outcome="cancelled", detail="", body={})
     desk.hear("taken")
     assert relay.await_end(job_id, 0).state is JobState.EXPIRED
+
+
+def test_a_desk_that_leaves_its_offers_unanswered_is_closed_as_silent_and_they_go_to_another(house: House) -> None:
+    gateway, relay = GatewayProcess("--patience", "3"), relay_of(house)
+    try:
+        mute = ScriptedDesk(gateway.url, house.token())
+        wanted = {relay.submit(job(f"k{number}", timeout_s=120)).job_id for number in range(MAX_OPEN)}
+        assert {mute.hear("offer")["jobId"] for _ in wanted} == wanted
+        late = relay.submit(job("late", timeout_s=120)).job_id
+        assert mute.closed_while_pinging() == (4408, "an offer was not answered")
+        assert alerts(house.hotel) == [("DESK_SILENT", "warning")]
+        other = ScriptedDesk(gateway.url, house.token(desk="dev_second"))
+        taken = []
+        for _ in range(MAX_OPEN):
+            taken.append(other.hear("offer"))
+            other.say("accept", jobId=taken[-1]["jobId"])
+        for offer in taken:
+            other.done(offer)
+        last = other.begin()
+        assert {offer["jobId"] for offer in taken} | {last["jobId"]} == wanted | {late}
+        assert other.hears_nothing("no such kind", for_s=4)  # what it took up may last: nobody closes it for that
+        other.done(last)
+        _wait(lambda: {row.state for row in rows(house)} == {"done"})
+        assert len(rows(house)) == MAX_OPEN + 1
+        mute.close()
+        other.close()
+    finally:
+        gateway.stop()
 
 
 def test_a_killed_gateway_loses_no_job(house: House, tmp_path: Any) -> None:

@@ -33,10 +33,12 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8090, help="0: any free one, told on standard output")
         parser.add_argument("--max-desks", type=int, default=1000)
         parser.add_argument("--heartbeat", type=float, default=Pace().heartbeat_s, help="seconds between two pings of a desk")
+        parser.add_argument("--patience", type=float, default=Pace().offer_s, help="seconds a desk has to answer an offer")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Serves."""
-        pace = Pace(heartbeat_s=options["heartbeat"], presence_s=4 * options["heartbeat"])
+        heartbeat_s = options["heartbeat"]
+        pace = Pace(heartbeat_s=heartbeat_s, presence_s=4 * heartbeat_s, offer_s=options["patience"])
         try:
             asyncio.run(self._serve(Gateway(pace, max_desks=options["max_desks"]), options["host"], options["port"]))
         except OSError as error:
