@@ -24,6 +24,10 @@ WAIT_MAX_S = 60.0
 WAITS_MAX = 100
 """A vendor that throttles one question more often than this is not to be waited for."""
 PRIORITY_BULK = 3
+DESK_OFFLINE = "desk_offline"
+"""What only a desk can read is read when one is there; at night it may well not be."""
+UNKNOWN_VENDOR = "unknown_vendor"
+"""No folder of vendors claims the installation's code any more: nobody here can speak to its doors."""
 PAGES_MAX = 500
 """A door whose list never ends is the vendor's mistake; no lock holds so many pages."""
 
@@ -38,6 +42,20 @@ class VendorSilent(Exception):
     def __init__(self, error: LockError) -> None:
         super().__init__(error.code)
         self.error = error
+
+    @property
+    def outcome(self) -> str:
+        """Names what ended the comparison; only a vendor that gives no answer is unreachable."""
+        if isinstance(self.error, CardEncoderOffline):
+            return DESK_OFFLINE
+        return {Reason.QUOTA: "quota", Reason.SETTINGS: "settings"}.get(self.error.reason, "unreachable")
+
+    @property
+    def detail(self) -> str:
+        """Tells more: what is wrong with the settings, or how the vendor is silent."""
+        if self.outcome == "settings":
+            return self.error.vendor_message
+        return f"{self.error.code.rsplit('.', 1)[-1]} {self.error.reason.value}"
 
 
 class DoorSilent(Exception):

@@ -13,7 +13,7 @@ from devices import adapters, breaker, call_counts
 from devices.selectors import DeviceFacts, installation, property_devices
 from lockservice.core import clock, tenancy
 from sagas.reconcile import judging, owners
-from sagas.reconcile.asking import AdapterBroken, DoorSilent, Inquiry, VendorSilent
+from sagas.reconcile.asking import UNKNOWN_VENDOR, AdapterBroken, DoorSilent, Inquiry, VendorSilent
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.report import Line, line_of
 from sagas.reconcile.run import Report
@@ -39,6 +39,9 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
         if not facts.active or facts.id in breaker.standing(tenant_id):
             report.outcome = "breaker" if facts.active else "inactive"
             return report, lines
+        if not adapters.is_known(facts.vendor):
+            report.outcome, report.detail = UNKNOWN_VENDOR, f"no vendor {facts.vendor} is known here"
+            return report, lines
         try:
             inquiry.port = adapters.port_of(tenant_id, facts)
         except ValueError as error:
@@ -52,7 +55,7 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
             for device in devices:
                 lines += _door(inquiry, tenant_id, device, report)
         except VendorSilent as silent:
-            report.outcome, report.detail = "unreachable", f"{silent.error.code.rsplit('.', 1)[-1]} {silent.error.reason.value}"
+            report.outcome, report.detail = silent.outcome, silent.detail
         except AdapterBroken as broken:
             report.outcome, report.detail = "internal_error", str(broken)
     report.calls_count = tally.calls

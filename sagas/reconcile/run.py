@@ -23,17 +23,14 @@ from lockservice.core import clock, tenancy
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.models import Finding, ReconcileRun
 from sagas.reconcile import findings, judging, repair, sightings, turns
-from sagas.reconcile.asking import AdapterBroken, DoorSilent, Inquiry, OutOfTime, VendorSilent
+from sagas.reconcile.asking import DESK_OFFLINE, UNKNOWN_VENDOR, AdapterBroken, DoorSilent, Inquiry, OutOfTime, VendorSilent
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.turns import LeaseLost, Turn
-from vendors.port.errors import CardEncoderOffline, LockError, Reason
 
 log = structlog.get_logger(__name__)
 
 Stop = Callable[[], bool]
 
-DESK_OFFLINE = "desk_offline"
-"""What only a desk can read is read when one is there; at night it may well not be."""
 DESK_AGAIN = timedelta(hours=1)
 _QUIET = frozenset({"inactive", "cannot_list", DESK_OFFLINE})
 
@@ -45,8 +42,8 @@ FINDINGS_KEPT = timedelta(days=365)
 @dataclass(slots=True)
 class Report:
     """What a comparison came to. outcome: done; busy (another process is at it); paused (goes on later); or why it ended early:
-    inactive, settings, cannot_list, desk_offline, breaker, quota, unreachable, internal_error, lost. counts are the open
-    findings by kind."""
+    inactive, unknown_vendor, settings, cannot_list, desk_offline, breaker, quota, unreachable, internal_error, lost. counts are
+    the open findings by kind."""
 
     tenant_id: str
     installation_id: str
@@ -188,6 +185,8 @@ class _Comparison:
             adapters.vendor_clock().observe(clock.now())
             if not self._facts.active:
                 raise _Ends("inactive")
+            if not adapters.is_known(self._facts.vendor):
+                raise _Ends(UNKNOWN_VENDOR, f"no vendor {self._facts.vendor} is known here")
             try:
                 self._inquiry.port = adapters.port_of(self._tenant_id, self._facts)
             except ValueError as error:
@@ -195,8 +194,7 @@ class _Comparison:
         try:
             can_list = self._inquiry.can_list
         except VendorSilent as silent:
-            outcome = "settings" if silent.error.reason is Reason.SETTINGS else "unreachable"
-            raise _Ends(outcome, silent.error.vendor_message) from silent
+            raise _Ends(silent.outcome, silent.detail) from silent
         except AdapterBroken as broken:
             raise _Ends("internal_error", str(broken)) from broken
         if not can_list:
@@ -216,8 +214,7 @@ class _Comparison:
                 self._skip(row, device, silent)
                 return
             except VendorSilent as silent:
-                said = f"{silent.error.code.rsplit('.', 1)[-1]} {silent.error.reason.value} at {device.label}"
-                raise _Ends(_outcome(silent.error), said) from silent
+                raise _Ends(silent.outcome, f"{silent.detail} at {device.label}") from silent
             except AdapterBroken as broken:
                 raise _Ends("internal_error", str(broken)) from broken
             finally:
@@ -376,12 +373,6 @@ class _Comparison:
                 tenant_id=self._tenant_id, installation_id=self._facts.id, status=findings.OPEN
             ).values_list("kind", flat=True)
             report.counts = dict(sorted(Counter(kinds).items()))
-
-
-def _outcome(error: LockError) -> str:
-    if isinstance(error, CardEncoderOffline):
-        return DESK_OFFLINE
-    return {Reason.QUOTA: "quota", Reason.SETTINGS: "settings"}.get(error.reason, "unreachable")
 
 
 def _say(report: Report) -> None:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connections
+from django.db.models import F
 
 from devices import adapters, selectors
 from devices.call_counts import month_of
@@ -216,7 +217,32 @@ def test_settings_that_open_nothing_end_their_own_comparison_and_no_other(databa
         (alive.installation_id, "done"),
     ]
     assert (alert_codes(wrong), run_row(wrong).status) == (["RECONCILE_FAILED"], "failed")
-    assert preview(wrong.tenant_id, wrong.installation_id)[0].outcome == "unreachable"
+    shown = preview(wrong.tenant_id, wrong.installation_id)[0]
+    assert (shown.outcome, shown.detail) == ("settings", run_row(wrong).detail)
+    assert shown.detail.startswith("settings: ")
+
+
+def test_an_installation_whose_vendor_is_gone_ends_its_own_comparison_and_no_other(database: str, locks: MockLocks) -> None:
+    orphan, alive = make_hotel(locks, shared={}), make_hotel(locks, shared={})
+    with tenant(orphan.tenant_id):
+        VendorInstallation.objects.filter(tenant_id=orphan.tenant_id).update(vendor="bygone", version=F("version") + 1)
+    selectors.forget()
+    for hotel in (orphan, alive):
+        with tenant(hotel.tenant_id):
+            ReconcileTurn.objects.create(
+                tenant_id=hotel.tenant_id,
+                installation_id=hotel.installation_id,
+                due_at=datetime.now(UTC) - timedelta(hours=1 if hotel is alive else 2),
+            )
+    reports = work_due(60, only=[orphan.installation_id, alive.installation_id])
+    assert [(r.installation_id, r.outcome) for r in reports] == [
+        (orphan.installation_id, "unknown_vendor"),
+        (alive.installation_id, "done"),
+    ]
+    said = "no vendor bygone is known here"
+    assert (alert_codes(orphan), run_row(orphan).status, run_row(orphan).detail) == (["RECONCILE_FAILED"], "failed", said)
+    shown = preview(orphan.tenant_id, orphan.installation_id)[0]
+    assert (shown.outcome, shown.detail) == ("unknown_vendor", said)
 
 
 def test_a_dead_door_is_left_out_and_its_findings_stay(database: str, locks: MockLocks) -> None:
