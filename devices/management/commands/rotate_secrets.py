@@ -144,7 +144,8 @@ class Command(BaseCommand):
         self.stdout.write(f"key-encryption key: version {folder.add_version()}; keep the older ones for backups")
 
     def _tell(self, rotated: Rotated) -> None:
-        until = f", the old value ends {rotated.retire_at:%Y-%m-%d %H:%M} UTC" if rotated.retire_at else ""
+        ending = "new" if rotated.stage == secret_rotation.ROLLED_BACK else "old"
+        until = f", the {ending} value ends {rotated.retire_at:%Y-%m-%d %H:%M} UTC" if rotated.retire_at else ""
         self.stdout.write(f"{rotated.id}: {', '.join(rotated.names)} {rotated.stage}{until}")
 
 
