@@ -6,6 +6,8 @@ by the same step that finds it there.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from credentials import artifacts, event_data, notices
 from credentials.artifacts import NewArtifact
 from credentials.lifecycle import State
@@ -30,6 +32,9 @@ from vendors.port.types import (
 )
 
 DRAW_LIMIT = 3
+STANDS_S = 10.0
+"""How long, in all, a person with a card on the encoder is let wait for a rate limit before she is told to ask again."""
+STOOD_S = "stoodS"
 
 
 def record(context: StepContext, work: Work, answer: Answer) -> None:
@@ -60,12 +65,25 @@ def _end_encoding(context: StepContext, work: Work, key: KeyCredential, card_bef
     """A person stood at the encoder once. Unless the answer is still out, she is told and asks again herself."""
     if error is not None and error.retriable and work.status == SagaStatus.RETRY.value:
         return
-    work.args = {name: value for name, value in work.args.items() if name != AT_ENCODER}
+    if error is not None and _stands_on(context, work, error):
+        return
+    work.args = {name: value for name, value in work.args.items() if name not in (AT_ENCODER, STOOD_S)}
     if not notices.card_is_stale(key):
         changes = {"cardVersion": {"from": card_before, "to": key.desired_version}}
         context.batch.emit(key, event_data.subject("updated"), event_data.updated(key, changes, context.now), work.cause)
     elif work.status == SagaStatus.DONE.value:
         work.status = SagaStatus.DEAD.value
+
+
+def _stands_on(context: StepContext, work: Work, error: LockError) -> bool:
+    """Lets the writing wait for a limit that is over in a moment: nothing was asked, and the card lies there still."""
+    wait_s = max(0.1, error.retry_after_s or 0.0)
+    stood_s = float(work.args.get(STOOD_S, 0.0)) + wait_s
+    if not error.throttled or error.reason is not Reason.RATE or stood_s > STANDS_S:
+        return False
+    work.args = {**work.args, STOOD_S: stood_s}
+    work.status, work.due_at = SagaStatus.RETRY.value, context.real_now + timedelta(seconds=wait_s * context.retry_scale)
+    return True
 
 
 def close(context: StepContext, work: Work, key: KeyCredential) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from lockservice.core import wake
 from lockservice.core.tenancy import tenant
 from sagas import acts
 from sagas.models import Saga
@@ -18,6 +19,43 @@ from vendors.port.types import RevokeReason
 
 Build = Callable[[type[House]], House]
 A_MINUTE = timedelta(minutes=1)
+
+
+def _use_up_the_limit(house: House, seconds: float) -> None:
+    """Leaves the installation's shared limit as other work leaves it: in debt for some seconds."""
+    link, facts = wake.client(), house.hotel.installation_id
+    now, parts = link.time()
+    debt = -(24.0 * seconds)
+    link.hset(f"limit:{{{facts}}}", mapping={"tokens": str(debt), "at": str(now + parts / 1_000_000)})
+
+
+def test_a_card_on_the_encoder_is_written_though_our_own_limit_is_used_up_for_a_moment(build: Build) -> None:
+    house = build(Visionline)
+    stay, card = house.check_in()
+    house.tell("booking.dates_changed", stay, 2, ["102"])
+    (key,) = house.keys(stay)
+    _use_up_the_limit(house, 0.6)
+    house.encode(key, card)
+    assert house.opens(card) == ["102"]
+    body = house.told(key)
+    assert (body["state"], body["card"]["mustBeUpdated"]) == ("active", False)
+
+
+def test_a_person_at_the_encoder_is_told_when_the_limit_is_used_up_for_longer(build: Build) -> None:
+    house = build(Visionline)
+    stay, card = house.check_in()
+    house.tell("booking.dates_changed", stay, 2, ["102"])
+    (key,) = house.keys(stay)
+    _use_up_the_limit(house, 60)
+    house.encode(key, card)
+    assert house.opens(card) == ["101"]
+    with tenant(house.hotel.tenant_id):
+        last = Saga.objects.filter(tenant_id=house.hotel.tenant_id, credential_id=key.id).order_by("position").last()
+    assert last is not None
+    assert (last.status, last.error_code, last.args) == ("dead", "MELMASTOON.LOCK.VENDOR_UNREACHABLE", {})
+    _use_up_the_limit(house, 0)
+    house.encode(key, card)
+    assert house.opens(card) == ["102"]
 
 
 # --- the first card and the companion's
