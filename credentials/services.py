@@ -27,7 +27,7 @@ _KEY_COLUMNS = {
     "effective_not_after": "timestamptz", "suspend_reason": "text", "revoke_reason": "text", "failure_code": "text",
     "warnings": "jsonb", "desired_version": "int", "pin_version": "int", "event_sequence": "int", "resuming": "bool",
     "open_work": "bool", "acting_saga": "text", "issued_at": "timestamptz", "ended_at": "timestamptz", "replaced_by": "text",
-    "valid_from": "timestamptz", "valid_until": "timestamptz", "ends_at": "timestamptz",
+    "valid_from": "timestamptz", "valid_until": "timestamptz", "ends_at": "timestamptz", "intent": "text",
 }  # fmt: skip
 _DOOR_COLUMNS = {
     "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",

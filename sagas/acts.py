@@ -23,9 +23,9 @@ from devices import adapters, relay_jobs, selectors
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Property
 from sagas.consumer import handle_body
-from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key, write_card
+from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key, wake_sagas, write_card
 from sagas.intake import PRIORITY_SECURITY, own_key
-from sagas.models import Alert, DeadLetter, OutboxEvent, Saga, SagaStatus
+from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from sagas.outbox import Cause
 from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin, Token
@@ -284,8 +284,7 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
             successor.append(made)
             return
         batch.retarget(key)
-        rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id, status__in=[SagaStatus.DEAD, SagaStatus.RETRY])
-        if not rows.update(status=SagaStatus.DUE, due_at=None, finished_at=None):
+        if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id)):
             raise Refused("TRANSITION_REFUSED", "nothing is open on this key")
         for door in batch.doors_at(key):
             door.due_at, door.final, door.attempts = None, False, 0
@@ -309,8 +308,7 @@ def retry_saga(tenant_id: str, saga_id: str) -> None:
                     door.due_at, door.final, door.attempts = None, False, 0
                     batch.touch_door(door)
             batch.flush()
-        waiting = Saga.objects.filter(tenant_id=tenant_id, id=saga_id, status__in=[SagaStatus.DEAD, SagaStatus.RETRY])
-        if not waiting.update(status=SagaStatus.DUE, due_at=None, finished_at=None):
+        if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, id=saga_id)):
             raise Refused("TRANSITION_REFUSED", "the saga is not waiting or dead")
 
 

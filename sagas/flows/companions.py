@@ -1,7 +1,8 @@
 """Keys that die with the one that was lost, because the lock cannot tell them apart: they are issued again.
 
 One rule: whom an answer names, by our id or by its tag at the vendor, is looked up and given a new key, each stay under its
-own lock. An adapter that cannot name them warns, and then every other key of the stay at those rooms is meant.
+own lock. An adapter that cannot name them warns, and then every other key of the stay at those rooms is meant. A key that
+starts the stay ends those of it that were there, named or not.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections import defaultdict
 from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from devices import adapters
+from sagas.flows import stay_start
 from sagas.intake import Start, internal_lane, own_key
 from sagas.steps import StepContext, Work
-from vendors.port.types import COMPANIONS_DIE, CredentialKind, IssueResult
+from vendors.port.types import COMPANIONS_DIE, CredentialKind, IssueResult, Outcome
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
@@ -22,11 +24,13 @@ FLOW = "reissue_killed"
 def follow_up(context: StepContext, work: Work, key: KeyCredential, result: IssueResult) -> None:
     """Starts the reissue of the keys that an answer says are killed, one saga for each stay. Inside the tenant's block."""
     unnamed = any(warning.code == COMPANIONS_DIE for warning in result.warnings)
-    if not result.also_killed and not unnamed:
+    given = {door.device_id for door in result.doors if door.outcome is Outcome.DONE}
+    put_out = stay_start.put_out(context.batch, key, given)
+    if not result.also_killed and not unnamed and not put_out:
         return
     stays: dict[str, list[str]] = defaultdict(list)
     for other in _neighbours(key):
-        is_named = other.id in result.also_killed or tag_of(other.id) in result.also_killed
+        is_named = other.id in put_out or other.id in result.also_killed or tag_of(other.id) in result.also_killed
         if other.reservation_id and (is_named or (unnamed and other.reservation_id == key.reservation_id)):
             stays[other.reservation_id].append(other.id)
     for reservation_id, ids in sorted(stays.items()):

@@ -81,7 +81,7 @@ def bring_to_doors(
     if lost:
         batch.alerts.append(
             NewAlert(
-                f"no-lock:{key.id}", "ROOM_WITHOUT_LOCK", "critical",
+                _told_as("no-lock", key, lost, work), "ROOM_WITHOUT_LOCK", "critical",
                 f"{len(lost)} of the guest's rooms have no lock any more; she needs an escort or another room", RUNBOOK,
                 key.property_id, key.id,
             )
@@ -145,7 +145,7 @@ def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: t
     except issue_key.NoKindFits:
         batch.alerts.append(
             NewAlert(
-                f"no-kind:{key.id}:{home}", "ROOM_WITHOUT_LOCK", "critical",
+                _told_as("no-kind", key, rooms, work), "ROOM_WITHOUT_LOCK", "critical",
                 "no kind of key fits the lock her room has now; she needs an escort", RUNBOOK, key.property_id, key.id,
             )
         )  # fmt: skip
@@ -160,7 +160,7 @@ def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: t
     detail = "she must fetch it at the desk" if needs_desk else "it goes to her as usual"
     batch.alerts.append(
         NewAlert(
-            f"new-key:{key.id}:{home}", "KEY_MOVED_TO_OTHER_LOCKS", "critical" if needs_desk else "warning",
+            f"new-key:{successor.id}", "KEY_MOVED_TO_OTHER_LOCKS", "critical" if needs_desk else "warning",
             f"a guest's room has another lock system now; a new {successor.kind} was asked for: {detail}", RUNBOOK,
             key.property_id, successor.id,
         )
@@ -172,7 +172,7 @@ def _request(key: KeyCredential, home: InstallationFacts, rooms: tuple[str, ...]
         installation=home,
         rooms=rooms,
         window=Window(key.valid_from, key.valid_until),
-        issue_key=own_key("decommissioned", key.id, home.id),
+        issue_key=own_key("decommissioned", work.id, key.id, home.id, *sorted(rooms)),
         holder_id=key.holder_id,
         reservation_id=key.reservation_id,
         incarnation=key.incarnation,
@@ -188,6 +188,11 @@ def _request(key: KeyCredential, home: InstallationFacts, rooms: tuple[str, ...]
         priority=PRIORITY_SECURITY,
         grace_included=True,
     )
+
+
+def _told_as(what: str, key: KeyCredential, rooms: Sequence[str], work: Work) -> str:
+    """Names what one walk took from a key, so that each loss is told, and told once however often the walk is repeated."""
+    return f"{what}:{key.id}:{own_key('rooms', work.id, *sorted(rooms))}"
 
 
 def _free_ordinal(key: KeyCredential, home: str) -> int:

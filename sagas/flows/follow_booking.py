@@ -121,15 +121,29 @@ def _rehome_waiting(key: KeyCredential, homes: dict[str, Home]) -> None:
 
 
 def _home_for(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> Home | None:
-    """Returns the part of the stay a live key is for: its own installation's, or that of the one it stands in for."""
-    here = homes.get(key.installation_id)
-    if here is not None and not here.areas_only:
-        return here
+    """Returns the part of the stay a live key is for: its own installation's, and those of what it stands in for."""
+    own = () if _is_further(batch, key) else (key.installation_id,)
+    parts = [homes[here] for here in (*own, *_stood_in_for(batch, key)) if here in homes]
+    fitting = [part for part in parts if part.installation.id == key.installation_id or _reaches(key, part.rooms)]
+    with_rooms = [part for part in fitting if not part.areas_only]
+    if len(with_rooms) < 2:
+        return next(iter([*with_rooms, *fitting]), None)
+    return Home(with_rooms[0].installation, tuple(dict.fromkeys(room for part in with_rooms for room in part.rooms)))
+
+
+def _is_further(batch: KeyBatch, key: KeyCredential) -> bool:
+    """Says whether the key only stands in: another one of the stay had its place at this installation already."""
     first = key
     while first.replaces in batch.keys:
         first = batch.keys[str(first.replaces)]
-    origin = homes.get(first.installation_id) if first.installation_id != key.installation_id else None
-    return origin if origin is not None and _reaches(key, origin.rooms) else here
+    return first.installation_id != key.installation_id and first.ordinal != key.ordinal
+
+
+def _stood_in_for(batch: KeyBatch, key: KeyCredential) -> list[str]:
+    """Returns the other installations whose keys of the stay ended in favour of this one."""
+    others = (other for other in batch.of_stay(str(key.reservation_id)) if other.incarnation == key.incarnation)
+    ended = {other.installation_id for other in others if other.state not in LIVE and _newest(batch, other) is key}
+    return sorted(ended - {key.installation_id})
 
 
 def _reaches(key: KeyCredential, rooms: tuple[str, ...]) -> bool:
@@ -174,9 +188,10 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
         for k in batch.of_stay(row.reservation_id)
         if k.incarnation == row.incarnation and k.installation_id == installation.id and not k.ordinal
     ]
-    if any(key.state in LIVE for key in ours):
+    opens = [key for key in ours if key.installation_id == installation.id or set(home.rooms) <= set(key.rooms)]
+    if any(key.state in LIVE for key in opens):
         return
-    moved_away = [key for key in ours if key.revoke_reason == RevokeReason.REPLACED]
+    moved_away = [key for key in ours if key.state in LIVE or key.revoke_reason == RevokeReason.REPLACED]
     if len(moved_away) < len(ours):
         return  # a person or a failure ended this key: a booking event does not bring it back
     if place.policy.widen(window).valid_until <= batch.now:

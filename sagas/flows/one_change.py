@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
-
 from credentials.lifecycle import LIVE
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import Verb, wanted
 from devices import adapters
-from sagas.steps import BUDGET
 from vendors.port.types import CredentialKind
 
 AT_ENCODER = "atEncoder"
@@ -71,34 +68,6 @@ def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanti
         return None
     group = Group((*kept, *added, *removed), Verb.UPDATE, added, removed, at_encoder)
     return group if len({door.lane for door in group.doors}) == 1 else None
-
-
-def earlier_keys(key: KeyCredential) -> QuerySet[KeyCredential]:
-    """Returns the live keys of the stay at this installation that were there before this one."""
-    return KeyCredential.objects.filter(
-        tenant_id=key.tenant_id,
-        reservation_id=key.reservation_id or "",
-        incarnation=key.incarnation,
-        installation_id=key.installation_id,
-        ordinal__lt=key.ordinal,
-        state__in=sorted(LIVE),
-    )
-
-
-def first_is_on_its_way(key: KeyCredential, device_ids: Sequence[str]) -> bool:
-    """Says whether an earlier key of the stay has yet to be given at one of these doors. It starts the stay there, and would
-    end one that a companion's key had started before it."""
-    if not device_ids or not key.ordinal:
-        return False
-    coming = CredentialDoor.objects.filter(
-        tenant_id=key.tenant_id,
-        credential_id__in=list(earlier_keys(key).values_list("id", flat=True)),
-        device_id__in=list(device_ids),
-        dropped=False,
-        final=False,
-        attempts__lt=BUDGET,
-    )
-    return coming.exclude(state=DoorState.PRESENT, verb="").exists()
 
 
 _MOVES = frozenset({Verb.ISSUE, Verb.UPDATE, Verb.REVOKE})

@@ -22,8 +22,8 @@ from devices.health_rules import window_by_clocks
 from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
-from sagas.flows import choose_pin, fall_back, rest_key, settle_record
-from sagas.flows.one_change import AT_ENCODER, Group, earlier_keys, first_is_on_its_way, one_change
+from sagas.flows import choose_pin, fall_back, rest_key, settle_record, stay_start
+from sagas.flows.one_change import AT_ENCODER, Group, one_change
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
@@ -137,11 +137,8 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         # Its doors come due at different times, and half of the change would be a second key, or none.
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
-    if change is not None and first_is_on_its_way(key, [door.device_id for door in change.added]):
-        _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
-        return None
     if change is not None:
-        return change
+        return _unless_another_comes_first(context, work, key, change, change.added)
     if not open_doors:
         settle_record.close(context, work, key)
         return None
@@ -155,7 +152,17 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     first, verb = ready[0]
     alike = (first.lane, first.rounds, _is_deferred(first, verb))
     group = [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike]
-    return Group(tuple(group), verb)
+    return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
+
+
+def _unless_another_comes_first(
+    context: StepContext, work: Work, key: KeyCredential, group: Group, given: Sequence[CredentialDoor]
+) -> Group | None:
+    """Holds a call back that gives the key at doors where another one of the stay has to be settled before it."""
+    if given and stay_start.must_wait(context.batch, key, given):
+        _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
+        return None
+    return group
 
 
 def _give_before_taking(key: KeyCredential, doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:
@@ -265,6 +272,9 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     in_doubt = any(door.verb for door in doors)
     resume = next((door for door in doors if _is_deferred(door, verb)), None)
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
+    intent = stay_start.intent_at(context.batch, key, group.added) if group.added else Intent.ADDITIONAL
+    if verb is Verb.ISSUE and resume is None:
+        stay_start.settle_intent(context.batch, key, doors)
     for door in doors:
         _note_attempt(context, key, door, group.verb_at(door))
     key.acting_saga = work.id
@@ -296,24 +306,19 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
         suspend_reason=SuspendReason(key.suspend_reason or "manual"),
         revoke_reason=RevokeReason(key.revoke_reason or "cancellation"),
         resume_token=_open_token(resume) if resume else None,
-        change=_change(key, group, facts, handle, meta, place) if verb is Verb.UPDATE and resume is None else None,
+        change=_change(group, facts, handle, meta, place, intent) if verb is Verb.UPDATE and resume is None else None,
     )
 
 
 def _change(
-    key: KeyCredential, group: Group, facts: Mapping[str, DeviceFacts], handle: CredentialHandle, meta: CallMeta, place: House
+    group: Group, facts: Mapping[str, DeviceFacts], handle: CredentialHandle, meta: CallMeta, place: House, intent: Intent
 ) -> UpdateInput:
     added = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.added if door.device_id in facts)
     removed = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.removed if door.device_id in facts)
     return UpdateInput(
         handle, meta, added, removed,
-        time_zone=place.time_zone, intent=_intent_there(key) if added else Intent.ADDITIONAL, at_encoder=group.at_encoder,
+        time_zone=place.time_zone, intent=intent, at_encoder=group.at_encoder,
     )  # fmt: skip
-
-
-def _intent_there(key: KeyCredential) -> Intent:
-    """The first key of a stay starts it at a new room; the others join, whatever they did when they were made."""
-    return Intent.ADDITIONAL if earlier_keys(key).exists() else Intent.NEW
 
 
 def _is_deferred(door: CredentialDoor, verb: Verb) -> bool:

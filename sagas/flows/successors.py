@@ -6,6 +6,8 @@ none. A booking's newest version is followed at once, since it may have come in 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from credentials import locks, notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
@@ -14,7 +16,7 @@ from credentials.reservations import ENDED
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from sagas.alerts import NewAlert
-from sagas.flows import companions, fall_back, follow_booking, issue_key, revoke_key
+from sagas.flows import companions, fall_back, follow_booking, issue_key, one_change, revoke_key, update_key
 from sagas.intake import own_key
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -35,7 +37,7 @@ def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) ->
         except (issue_key.NoKindFits, issue_key.NoDoors) as error:
             _tell_of_none(batch, key, str(error))
             made = None
-        if made is not None and row is not None and not made.ordinal:
+        if made is not None and row is not None and not key.ordinal:
             batch.flush()
             follow_booking.follow(batch, row, row.status, work.id, work.cause)
     batch.flush()
@@ -53,21 +55,45 @@ def _is_over(key: KeyCredential, row: Reservation | None) -> bool:
 
 
 def _go_on(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> KeyCredential | None:
-    """Gives a failed key's successor, of another kind or at the fall-back installation."""
+    """Gives a failed key's successor, of another kind or at the fall-back installation. A key that the stay has there already
+    gains the rooms; where it cannot, one more key opens them."""
     if key.state != State.FAILED or key.replaced_by or key.valid_until <= batch.now:
         return None
     installation = str(work.args["installation"])
-    same = (key.incarnation, key.ordinal, installation)
-    there = [k for k in batch.keys.values() if k.state in LIVE and (k.incarnation, k.ordinal, k.installation_id) == same]
-    if there:
-        if not set(key.rooms) <= {room for k in there for room in k.rooms}:
-            _tell_of_none(batch, key, "the stay has another key there, which does not open these rooms")
-        return None
     kinds = tuple(CredentialKind(kind) for kind in work.args["kinds"])
+    here = [k for k in batch.keys.values() if k.state in LIVE and k.installation_id == installation]
+    stay = [k for k in here if k.incarnation == key.incarnation]
+    same = next((k for k in stay if k.ordinal == key.ordinal), None)
+    missing = tuple(room for room in key.rooms if same is None or room not in same.rooms)
+    if same is not None and (not missing or _can_gain(same, kinds)):
+        return _stand_in(batch, place, key, same, missing, work)
     request = _request(
         key, installation, kinds, Intent(key.intent), own_key("fall-back", key.id), work, _why(key, installation, work)
     )
+    if same is not None:
+        request = replace(request, ordinal=max(k.ordinal for k in stay) + 1, rooms=missing)
     return _issue(batch, place, key, request, work)
+
+
+def _can_gain(held: KeyCredential, kinds: tuple[CredentialKind, ...]) -> bool:
+    """Says whether the guest's other key can be given the rooms where they are: digits can, and what is not made yet. A card is
+    in her pocket, and a key that keeps a room only joins at the new ones, where the last guest's would go on opening."""
+    return CredentialKind(held.kind) in kinds and (held.state == State.REQUESTED or not one_change.spans(held))
+
+
+def _stand_in(
+    batch: KeyBatch, place: House, key: KeyCredential, held: KeyCredential, missing: tuple[str, ...], work: Work
+) -> KeyCredential:
+    """Lets the key that the stay has at the other lock system open the failed one's rooms too."""
+    if missing:
+        saga_key = own_key("fall-back", key.id)
+        update_key.begin(batch, place, held, saga_key, work.cause, rooms=(*held.rooms, *missing))
+        for code, detail in _why(key, held.installation_id, work):
+            notices.warn(held, code, detail)
+        batch.touch(held)
+    key.replaced_by = held.id
+    batch.touch(key)
+    return held
 
 
 def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> KeyCredential | None:

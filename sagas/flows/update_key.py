@@ -13,9 +13,9 @@ from credentials.models import KeyCredential
 from credentials.services import KeyBatch
 from devices import selectors
 from sagas.events.instants import format_instant
-from sagas.flows import issue_key
+from sagas.flows import issue_key, wake_sagas
 from sagas.intake import PRIORITY_ISSUE, PRIORITY_SECURITY, Start
-from sagas.models import Saga, SagaStatus
+from sagas.models import Saga
 from sagas.outbox import Cause
 from vendors.port.types import Window
 
@@ -150,8 +150,5 @@ def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause:
         issue_key.go_on(batch, place, key, cause)
         return
     lead = issue_key.vendor_is_called_at(place, key)
-    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=issue_key.FLOW, status=SagaStatus.TIMER)
-    if lead is not None and lead > batch.now:
-        rows.update(hotel_due_at=lead)
-    else:
-        rows.update(status=SagaStatus.DUE, hotel_due_at=None)
+    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=issue_key.FLOW)
+    wake_sagas.put_off(rows, lead if lead is not None and lead > batch.now else None)
