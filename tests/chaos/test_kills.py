@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from lockservice.core.tenancy import queues
+from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.events import registry
 from sagas.models import InboxMessage, SagaStep
 from tests.chaos.conftest import mock_hotel
@@ -43,18 +44,26 @@ def _hotels(locks: MockLocks, count: int, query: str = LATENCY) -> list[Hotel]:
     return [mock_hotel(locks, query, rooms=20) for _ in range(count)]
 
 
+def _under_load(
+    estate: Estate, locks: MockLocks, per_second: int, begun: int = 20
+) -> tuple[list[Hotel], RedisStreamsBus, Producer]:
+    """All four processes, and 300 bookings of two hotels on their way to them; `begun` steps are done."""
+    hotels = _hotels(locks, 2)
+    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
+        start()
+    bus = estate.bus()
+    producer = Producer(bus, hotels, 300, per_second=per_second)
+    producer.start()
+    eventually(lambda: steps_done(hotels) >= begun, 60, "work has begun")
+    return hotels, bus, producer
+
+
 def _report(record_property: Record, what: str, progress: Progress) -> None:
     record_property("figure", f"{what}: longest time without a step {progress.longest_gap_s:.1f} s")
 
 
 def test_valkey_killed_and_emptied_under_load(estate: Estate, locks: MockLocks, record_property: Record) -> None:
-    hotels = _hotels(locks, 2)
-    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
-        start()
-    bus = estate.bus()
-    producer = Producer(bus, hotels, 300, per_second=100)
-    producer.start()
-    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    hotels, bus, producer = _under_load(estate, locks, per_second=100)
     with Progress(lambda: steps_done(hotels)) as progress:
         estate.empty_valkey()
         before = steps_done(hotels)
@@ -100,13 +109,7 @@ def test_work_goes_on_while_valkey_stays_away(estate: Estate, locks: MockLocks, 
 def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
     estate: Estate, locks: MockLocks, record_property: Record
 ) -> None:
-    hotels = _hotels(locks, 2)
-    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
-        start()
-    bus = estate.bus()
-    producer = Producer(bus, hotels, 300, per_second=60)
-    producer.start()
-    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    hotels, bus, producer = _under_load(estate, locks, per_second=60)
     with Progress(lambda: steps_done(hotels)) as progress:
         for pause_s in (1.0, 0.3, 2.0):  # the second stop falls into the first sweep after the restart
             estate.crash_postgres()
@@ -124,13 +127,7 @@ def test_postgres_stopped_immediately_under_load_and_again_while_it_recovers(
 
 def test_postgres_away_for_half_a_minute(estate: Estate, locks: MockLocks, record_property: Record) -> None:
     """However long the outage, nobody's patience has grown so long that work waits for it afterwards."""
-    hotels = _hotels(locks, 2)
-    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
-        start()
-    bus = estate.bus()
-    producer = Producer(bus, hotels, 300, per_second=100)
-    producer.start()
-    eventually(lambda: steps_done(hotels) >= 20, 60, "work has begun")
+    hotels, bus, producer = _under_load(estate, locks, per_second=100)
     with Progress(lambda: steps_done(hotels)) as progress:
         estate.crash_postgres()
         time.sleep(30)
@@ -145,13 +142,7 @@ def test_postgres_away_for_half_a_minute(estate: Estate, locks: MockLocks, recor
 
 
 def test_backends_terminated_each_second(estate: Estate, locks: MockLocks, record_property: Record) -> None:
-    hotels = _hotels(locks, 2)
-    for start in (estate.consumer, estate.publisher, estate.runner, estate.worker):
-        start()
-    bus = estate.bus()
-    producer = Producer(bus, hotels, 300, per_second=50)
-    producer.start()
-    eventually(lambda: steps_done(hotels) >= 10, 60, "work has begun")
+    hotels, bus, producer = _under_load(estate, locks, per_second=50, begun=10)
     ended = 0
     with Progress(lambda: steps_done(hotels)) as progress:
         for _ in range(8):

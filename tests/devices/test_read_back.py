@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from credentials.models import KeyCredential
 from devices import call_counts, health_poll, read_back
 from devices.models import AccessAttempt, CallCount, DeviceReading, HealthPoll, LockDevice, WebhookReplay
 from lockservice.core.tenancy import queues, tenant
@@ -78,6 +79,17 @@ def _standing(site: Site, label: str) -> dict[str, Any]:
         return LockDevice.objects.get(tenant_id=site.hotel.tenant_id, id=site.hotel.devices[label]).standing
 
 
+def _taken_back(site: Site, settle: Settle) -> KeyCredential:
+    """A key of room 101 that was given, and taken back when its booking was cancelled."""
+    stay = new_id("rsv")
+    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
+    settle(site.hotel)
+    (key,) = keys(site.hotel, stay)
+    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(site.hotel)
+    return key
+
+
 def _polled_before(site: Site) -> None:
     """The installation was polled a while ago, and is not due for long."""
     health_poll.poll(site.hotel.tenant_id, site.hotel.installation_id, checks=0)
@@ -91,12 +103,7 @@ def _polled_before(site: Site) -> None:
 
 
 def test_a_forged_but_well_signed_opening_for_a_dead_key_changes_nothing(site: Site, settle: Settle) -> None:
-    stay = new_id("rsv")
-    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
-    settle(site.hotel)
-    (key,) = keys(site.hotel, stay)
-    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
-    settle(site.hotel)
+    key = _taken_back(site, settle)
     forged = site.record("101", mark=mark_of(issue_call_key(key, 0)), at=datetime.now(UTC) + timedelta(seconds=2))
     site.push(forged)
     assert site.work() == 1
@@ -115,12 +122,7 @@ def test_a_forged_but_well_signed_opening_for_a_dead_key_changes_nothing(site: S
 
 
 def test_only_the_lock_a_push_waits_for_is_read_and_at_once(site: Site, doors: MockLocks, settle: Settle) -> None:
-    stay = new_id("rsv")
-    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
-    settle(site.hotel)
-    (key,) = keys(site.hotel, stay)
-    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
-    settle(site.hotel)
+    key = _taken_back(site, settle)
     assert site.read_due() == []
     site.push(site.open_anyway(doors, "101", mark_of(issue_call_key(key, 0))))
     site.work()
@@ -132,12 +134,7 @@ def test_only_the_lock_a_push_waits_for_is_read_and_at_once(site: Site, doors: M
 
 
 def test_a_push_that_could_not_be_asked_back_for_a_week_is_let_go(site: Site, settle: Settle) -> None:
-    stay = new_id("rsv")
-    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
-    settle(site.hotel)
-    (key,) = keys(site.hotel, stay)
-    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
-    settle(site.hotel)
+    key = _taken_back(site, settle)
     site.push(site.record("101", mark=mark_of(issue_call_key(key, 0)), at=datetime.now(UTC) + timedelta(seconds=2)))
     site.work()
     assert site.work() == 0
@@ -154,12 +151,7 @@ def test_a_push_that_could_not_be_asked_back_for_a_week_is_let_go(site: Site, se
 def test_while_the_vendor_cannot_be_asked_about_a_dead_keys_opening_somebody_is_told(
     site: Site, doors: MockLocks, settle: Settle
 ) -> None:
-    stay = new_id("rsv")
-    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
-    settle(site.hotel)
-    (key,) = keys(site.hotel, stay)
-    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
-    settle(site.hotel)
+    key = _taken_back(site, settle)
     site.push(site.open_anyway(doors, "101", mark_of(issue_call_key(key, 0))))
     site.work()
     doors.ask("/faults", {"profile": "fail=records&pct=100"})
@@ -177,12 +169,7 @@ def test_a_dead_keys_opening_is_asked_back_though_the_months_calls_are_ahead(
 ) -> None:
     site = Site(web, make_hotel(doors, secrets=own_secrets(), calls_per_month=1_000_000))
     _set(doors, site)
-    stay = new_id("rsv")
-    site.hotel.tell("booking.confirmed", site.hotel.booking(stay, 1, ["101"]))
-    settle(site.hotel)
-    (key,) = keys(site.hotel, stay)
-    site.hotel.tell("booking.cancelled", site.hotel.booking(stay, 2, ["101"], status="cancelled"))
-    settle(site.hotel)
+    key = _taken_back(site, settle)
     with tenant(site.hotel.tenant_id):  # almost all of the month's calls are made
         CallCount.objects.filter(tenant_id=site.hotel.tenant_id).update(calls=999_990)
     call_counts._kept.clear()

@@ -49,8 +49,8 @@ class Proxy:
         self._pending: list[Trouble] = []
         self._gate: Gate | None = None
         self._lock = threading.Lock()
-        self.paths: list[str] = []
-        self.forms: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        """Method, path, headers and body of what came, oldest first."""
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -89,6 +89,16 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths of what came."""
+        return [path for _, path, _, _ in self.requests]
+
+    @property
+    def forms(self) -> list[tuple[str, dict[str, str]]]:
+        """Paths with their bodies read as forms."""
+        return [(path, dict(parse_qsl(body.decode(), keep_blank_values=True))) for _, path, _, body in self.requests]
+
     def trouble(self, trouble: Trouble, times: int) -> None:
         with self._lock:
             self._pending = [trouble] * times
@@ -106,9 +116,9 @@ class Proxy:
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in {"host", "connection"}}
         with self._lock:
-            self.paths.append(handler.path)
-            self.forms.append((handler.path, dict(parse_qsl(body.decode(), keep_blank_values=True))))
+            self.requests.append((handler.command, handler.path, headers, body))
             affected = handler.command in self._methods and self._matches(handler.path)
             trouble = self._pending.pop() if self._pending and affected else None
             gate = self._gate if affected else None
@@ -120,7 +130,6 @@ class Proxy:
             return
         connection = http.client.HTTPConnection(self._upstream, timeout=30)
         try:
-            headers = {n: v for n, v in handler.headers.items() if n.lower() not in {"host", "connection"}}
             connection.request(handler.command, handler.path, body or None, headers)
             answer = connection.getresponse()
             content = answer.read()
@@ -131,7 +140,7 @@ class Proxy:
             connection.close()
         if trouble is None:
             kept = {n: v for n, v in answer.getheaders() if n.lower() not in HOP_HEADERS}
-            _answer(handler, answer.status, "application/json", content, kept)
+            _answer(handler, answer.status, answer.getheader("Content-Type", "application/json"), content, kept)
         else:
             _spoil(handler, trouble, content)
 

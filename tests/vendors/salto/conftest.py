@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.vendors.proxy import Proxy
 from tests.vendors.salto.hotel import Hotel
-from tests.vendors.salto.proxy import RestProxy
 from tests.vendors.site import Simulator
 
 
@@ -26,14 +26,14 @@ def simulator(salto_process: Simulator) -> Iterator[Simulator]:
 
 
 @pytest.fixture(scope="session")
-def salto_proxy(salto_process: Simulator) -> Iterator[RestProxy]:
-    proxy = RestProxy(salto_process.url)
+def salto_proxy(salto_process: Simulator) -> Iterator[Proxy]:
+    proxy = Proxy(salto_process.url)
     yield proxy
     proxy.stop()
 
 
 @pytest.fixture
-def new_hotel(simulator: Simulator, salto_proxy: RestProxy) -> Callable[..., Hotel]:
+def new_hotel(simulator: Simulator, salto_proxy: Proxy) -> Callable[..., Hotel]:
     return lambda **settings: Hotel(simulator, salto_proxy, **settings)
 
 

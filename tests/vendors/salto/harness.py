@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tests.support import marked
-from tests.vendors.salto.proxy import RestProxy
+from tests.vendors.proxy import Proxy
 from tests.vendors.site import Harness, Simulator, Site, Trouble
 from vendors.port.secrets import Token
 from vendors.port.types import CredentialKind, Door, IssueInput, IssueResult
@@ -28,7 +28,7 @@ class SaltoSite(Site):
     code = "salto"
     online = True
 
-    def __init__(self, simulator: Simulator, proxy: RestProxy, count: int = 3, time_zone: str = "Asia/Kabul") -> None:
+    def __init__(self, simulator: Simulator, proxy: Proxy, count: int = 3, time_zone: str = "Asia/Kabul") -> None:
         self.time_zone = time_zone
         self.simulator = simulator
         self.proxy = proxy
@@ -131,7 +131,7 @@ class SaltoSite(Site):
 @contextmanager
 def process() -> Iterator[Callable[[], Site]]:
     simulator = Simulator.start("salto")
-    proxy = RestProxy(simulator.url)
+    proxy = Proxy(simulator.url)
     try:
         yield lambda: SaltoSite(simulator, proxy)
     finally:
