@@ -13,7 +13,7 @@ from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
-from django.utils.translation import gettext as _text
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from devices import call_counts, costs
@@ -72,9 +72,9 @@ def page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     try:
         found = costs.report(desk.tenant_id, month)
     except PriceListWrong as error:
-        problem = _text("A price list cannot be read: %(why)s") % {"why": error}
+        problem = gettext("A price list cannot be read: %(why)s") % {"why": error}
     except ValueError:
-        problem = _text("There is no such month. A month is written as 2026-11.")
+        problem = gettext("There is no such month. A month is written as 2026-11.")
     if found is not None and request.GET.get("format") == "csv":
         return _file(found)
     context = {
