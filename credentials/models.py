@@ -117,6 +117,11 @@ class KeyCredential(models.Model):
                 condition=models.Q(state__in=sorted(LIVE)),
                 name="credential_live_by_end",
             ),
+            models.Index(
+                fields=["waiting_for"],
+                condition=models.Q(state=State.REQUESTED.value) & ~models.Q(waiting_for=""),
+                name="credential_waiting",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ One rule: PostgreSQL owns every piece of work; each due column says which clock 
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 
@@ -71,6 +72,7 @@ class Saga(models.Model):
             models.Index(fields=["tenant_id", "credential_id"], name="saga_by_credential"),
             models.Index(fields=["tenant_id", "reservation_id"], name="saga_by_reservation"),
             models.Index(fields=["tenant_id", "status", "created_at"], name="saga_by_status"),
+            models.Index(fields=["id"], condition=models.Q(status="dead"), name="saga_dead"),
         ]
 
     def __str__(self) -> str:
@@ -169,7 +171,10 @@ class InboxMessage(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "consumer", "event_id"], name="inbox_once_per_consumer")]
-        indexes = [models.Index(fields=["tenant_id", "received_at"], name="inbox_by_age")]
+        indexes = [
+            models.Index(fields=["tenant_id", "received_at"], name="inbox_by_age"),
+            BrinIndex(fields=["received_at"], name="inbox_by_receipt", autosummarize=True),
+        ]
 
 
 class DeadLetter(models.Model):
@@ -223,6 +228,7 @@ class Alert(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "key"], name="alert_once_per_cause")]
+        indexes = [models.Index(fields=["severity"], condition=models.Q(acknowledged_at__isnull=True), name="alert_open")]
 
 
 class JobSlot(models.Model):

@@ -11,6 +11,7 @@ import threading
 from celery import shared_task
 
 from devices import health_poll, secret_upkeep
+from sagas import figures
 from sagas.flows import read_log
 from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep, tidy
@@ -67,6 +68,12 @@ def rotate_secrets() -> int:
 def reconcile_vendors() -> int:
     """Compares the installations whose night it is with their doors, for DRAIN_S seconds; returns how many were at work."""
     return len(work_due(DRAIN_S))
+
+
+@shared_task(name="sagas.count_figures", ignore_result=True)
+def count_figures() -> int:
+    """Counts what `/metrics` shows of all tenants; returns how many figures, 0 where another scheduler has just done it."""
+    return figures.count_due()
 
 
 def stop_on_signals() -> Stop:

@@ -52,6 +52,15 @@ def open_to_queue_reader(table: str) -> migrations.RunSQL:
     )
 
 
+def open_columns_to_queue_reader(table: str, *columns: str) -> migrations.RunSQL:
+    """Lets the queue role read a tenant table's rows, these columns of them and no other: what is counted over all tenants."""
+    return migrations.RunSQL(
+        f"CREATE POLICY queue_reads ON {table} FOR SELECT TO lock_queue USING (true);"
+        f" GRANT SELECT ({', '.join(columns)}) ON {table} TO lock_queue;",
+        f"DROP POLICY queue_reads ON {table}; REVOKE SELECT ({', '.join(columns)}) ON {table} FROM lock_queue;",  # noqa: S608
+    )
+
+
 def open_shared_table(table: str, *, readers: str, writers: str = "") -> migrations.RunSQL:
     """Opens a table without tenant data (clock, heartbeats, shards) to the named roles."""
     write = f"GRANT INSERT, UPDATE, DELETE ON {table} TO {writers};" if writers else ""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from lockservice.console.demo import LOGINS, ensure_users
+from lockservice.console import demo
 from lockservice.demo import places
 
 
 def ensure_people() -> None:
     """Makes the logins that are missing."""
-    ensure_users(places.TENANT_ID, password_of)
+    demo.ensure_users(places.TENANT_ID, password_of)
 
 
 def password_of(login: str) -> str:
@@ -28,4 +28,4 @@ def secret_name(login: str) -> str:
 
 def logins() -> tuple[str, ...]:
     """Returns the logins, those a clerk would try first in front."""
-    return tuple(LOGINS.values())
+    return tuple(login for login, _ in demo.logins())

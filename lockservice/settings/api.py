@@ -45,6 +45,8 @@ SPECTACULAR_SETTINGS = {
 API_JWKS = ""
 API_ISSUER = ""
 API_AUDIENCE = ""
+# Who shows it to `/metrics` is also told of single installations. Empty: nobody is.
+METRICS_TOKEN = ""
 
 # Push deliveries of Pub/Sub: the audience set at the subscription and the account that signs. Empty: not served.
 PUBSUB_PUSH_AUDIENCE = os.environ.get("LOCK_PUBSUB_PUSH_AUDIENCE", "")

@@ -224,6 +224,7 @@ CELERY_BEAT_SCHEDULE = {
     "health": {"task": "sagas.poll_health", "schedule": 60.0, "options": {"queue": "bulk", "expires": 60}},
     "secrets": {"task": "sagas.rotate_secrets", "schedule": 600.0, "options": {"queue": "bulk", "expires": 600}},
     "reconcile": {"task": "sagas.reconcile_vendors", "schedule": 60.0, "options": {"queue": "bulk", "expires": 60}},
+    "figures": {"task": "sagas.count_figures", "schedule": 15.0, "options": {"queue": "bulk", "expires": 15}},
     "logs": {"task": "sagas.read_logs", "schedule": 20.0, "options": {"queue": "bulk", "expires": 20}},
 }
 CELERY_TIMEZONE = "UTC"

@@ -29,6 +29,7 @@ API_JWKS = "embedded:"
 API_ISSUER = "melmastoon-embedded"
 API_AUDIENCE = "melmastoon-lock"
 API_SIGNING_SECRET = LOCAL_DIRECTORY.secret("api-signing.key")
+METRICS_TOKEN = LOCAL_DIRECTORY.secret("metrics.token")
 
 # The host is the folder of the Unix socket unless a test puts something in between.
 DATABASES = {

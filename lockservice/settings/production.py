@@ -45,6 +45,7 @@ if DATABASE_LOGIN == "web":  # nobody else reads tokens
     API_JWKS = env.str("LOCK_API_JWKS")
     API_ISSUER = env.str("LOCK_API_ISSUER")
     API_AUDIENCE = env.str("LOCK_API_AUDIENCE")
+    METRICS_TOKEN = env.str("LOCK_METRICS_TOKEN", default="")
 
 SECURE_SSL_REDIRECT = env.bool("DJANGO_SECURE_SSL_REDIRECT", default=True)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

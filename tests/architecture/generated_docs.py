@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from credentials.lifecycle import MOVES, TERMINAL, State
+from lockservice.core.figure_series import SERIES
 from lockservice.core.http_problems import PROBLEMS
 from sagas.events import registry
 from sagas.events.event_spec import Direction, EventSpec
@@ -28,6 +29,7 @@ from vendors.port.manifest import VendorManifest
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
+OPERATIONS_PAGE = ROOT / "docs" / "operations.md"
 VENDOR_PAGE = ROOT / "docs" / "runbooks" / "lock" / "vendor.md"
 PREFIX = "melmastoon."
 BLOCK = re.compile(r"<!-- made from code: (?P<name>[a-z-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
@@ -149,6 +151,15 @@ def vendor_runbooks() -> str:
     return _table(("code", "vendor", ""), rows)
 
 
+def metrics() -> str:
+    """Lists the series that a worker counts; those of single installations are marked."""
+    rows = [
+        (f"`{name}`", " ".join(f"`{label}`" for label in series.labels), series.help + (" *" if series.of_installation else ""))
+        for name, series in SERIES.items()
+    ]
+    return _table(("series", "labels", ""), rows)
+
+
 def _kind_name(kind: Any) -> str:
     return f"`{kind.__name__}`" if isinstance(kind, type) else _KINDS[kind.value if isinstance(kind, Enum) else str(kind)]
 
@@ -180,6 +191,7 @@ BLOCKS: dict[Path, dict[str, Callable[[], str]]] = {
         "shipped-vendors": shipped_vendors,
     },
     EVENTS_PAGE: {"all-events": all_events},
+    OPERATIONS_PAGE: {"metrics": metrics},
     VENDOR_PAGE: {"vendor-runbooks": vendor_runbooks},
     **{
         runbook_of(manifest): {"error-codes": partial(error_codes, manifest)}
