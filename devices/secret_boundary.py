@@ -11,6 +11,7 @@ The adapter is opened at the first call, outside any transaction, since that may
 from __future__ import annotations
 
 import base64
+import json
 import threading
 import time
 import urllib.parse
@@ -118,7 +119,7 @@ class BoundaryPort:
         except LockError as error:
             fault = cleaned(error, _known(secrets, handed))
         except Exception as error:  # noqa: BLE001 - an adapter's mistake may carry anything in its text
-            fault = AdapterFault(f"{type(error).__name__}: {scrub(str(error), _known(secrets, handed))}")
+            fault = AdapterFault(f"{type(error).__name__}: {scrub(_words(error), _known(secrets, handed))}")
             fault.__traceback__ = error.__traceback__
         else:
             return _clean_answer(answer, lambda: _known(secrets, (handed, answer)))
@@ -171,10 +172,15 @@ class BoundaryPort:
         except LockError as error:
             fault = cleaned(error, _spellings(values.values()))
         except Exception as error:  # noqa: BLE001 - what cannot read a secret may quote it
-            text = clean(str(error), _spellings(values.values()))
+            text = clean(_words(error), _spellings(values.values()))
             fault = ValueError(text) if isinstance(error, ValueError) else AdapterFault(f"{type(error).__name__}: {text}")
             fault.__traceback__ = error.__traceback__
         raise fault  # outside of the handler, as in _call
+
+
+def _words(error: Exception) -> str:
+    """Returns an exception's text; a KeyError would quote it, and what it quotes a second time."""
+    return " ".join(str(part) for part in error.args) if isinstance(error, KeyError) else str(error)
 
 
 def cleaned(error: LockError, known: Iterable[str]) -> LockError:
@@ -232,12 +238,15 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _spellings(secrets: Iterable[Secret]) -> Iterator[str]:
-    """Gives each value as it may stand in a text: plain, in an address, in base 64, line by line."""
+    """Gives each value as it may stand in a text: plain, quoted, in an address, in base 64, line by line."""
     for secret in secrets:
         value = secret.reveal()
         if len(value) < SHORTEST:
             continue
         yield value
+        yield from (
+            quoted[1:-1] for quoted in (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value), ascii(value))
+        )
         yield urllib.parse.quote(value, safe="")
         yield urllib.parse.quote_plus(value)
         yield base64.b64encode(value.encode()).decode()

@@ -107,6 +107,20 @@ def test_a_mistake_of_the_adapter_is_told_by_its_kind_and_place_only() -> None:
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
+@pytest.mark.parametrize("kind", [ValueError, KeyError, lambda text: KeyIssueFailed("leaky", text)])
+def test_a_secret_that_is_quoted_is_found_as_well(kind: Callable[[str], Exception]) -> None:
+    odd = "p\u00e4ss\"wo\\rd's"
+    spellings = {odd, json.dumps(odd), json.dumps(odd, ensure_ascii=False), repr(odd), ascii(odd)}
+    text = "sent " + " and ".join(sorted(spellings))
+    held = HeldSecrets.given({"api_key": Token(odd)})
+    adapter = Leaky(raises(kind(text)))
+    port: Any = BoundaryPort(Opening("leaky", held, lambda _values: adapter))  # type: ignore[arg-type,return-value]
+    with pytest.raises((LockError, AdapterFault)) as caught:
+        port.revoke_credential(None, None, None)
+    words = getattr(caught.value, "vendor_message", "") + str(caught.value)
+    assert not [part for part in ("wo\\", "rd's", "rd\\'s", 'ss"', "ss\\") if part in words]
+
+
 @pytest.mark.parametrize(
     "error", [ValueError(TEXT), KeyError(TEXT), KeyIssueFailed("leaky", TEXT)], ids=lambda e: type(e).__name__
 )
