@@ -161,14 +161,14 @@ class Answer:
     body: dict[str, Any] = field(repr=False)
 
 
-def refusal_in(status: int, document: Mapping[str, Any], retry_after: str | None) -> Refused:
-    """Reads a problem or error body; the status 429 says enough by itself. `retry_after` is the header of that name, in
-    seconds."""
+def refusal_in(status: int, document: Mapping[str, Any], retry_after_s: float | None) -> Refused:
+    """Reads a problem or error body; the status 429 says enough by itself. `retry_after_s` is what the header of that
+    name asks for."""
     doors = document.get("doors")
     return Refused(
         status,
         "rate_limited" if status == TOO_FAST else str(document.get("code") or f"status_{status}"),
         str(document.get("detail") or document.get("message") or ""),
         doors=tuple(str(door) for door in doors) if isinstance(doors, list) else (),
-        retry_after_s=float(retry_after) if retry_after and retry_after.isdigit() else None,
+        retry_after_s=retry_after_s,
     )

@@ -170,7 +170,7 @@ class VisionlineClient:
             raise Unclear(unreachable(f"status {answer.status}", Reason.TIMEOUT))
         if answer.status < 300:
             return Answer(answer.status, document)
-        refused = refusal_in(answer.status, document, answer.headers.get("retry-after"))
+        refused = refusal_in(answer.status, document, answer.retry_after_s())
         if stands_for_all(VISIONLINE, refused):
             raise self.error(call, refused)
         raise refused

@@ -125,7 +125,7 @@ class VostioClient:
         document = _document(answer)
         if answer.status < 300:
             return Answer(answer.status, document)
-        refused = refusal_in(answer.status, document, answer.headers.get("retry-after"))
+        refused = refusal_in(answer.status, document, answer.retry_after_s())
         if refused.code == "maintenance":
             wait_s = refused.retry_after_s or DEFAULT_MAINTENANCE_S
             refused.retry_after_s = wait_s

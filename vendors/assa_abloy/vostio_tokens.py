@@ -17,7 +17,7 @@ from vendors.port.errors import LockError
 from vendors.port.manifest import AdapterContext
 from vendors.port.secrets import Token
 from vendors.support.http import AnswerLost, HttpAnswer, HttpClient, NotSent
-from vendors.support.tokens import Grant, RefreshRefused, TokenKeeper, TokenSource
+from vendors.support.tokens import Grant, RefreshRefused, TokenKeeper, TokenSource, lifetime_in
 
 from .errors import VOSTIO, Refused, translate, unreachable
 from .settings import VostioSettings
@@ -121,8 +121,5 @@ def _grant(document: Mapping[str, Any], status: int, access: str, life: str, ref
     token, later = document.get(access), document.get(refresh)
     if status != 200 or not isinstance(token, str) or not token:
         raise unreachable(f"no token: status {status}")
-    try:
-        lifetime_s = float(document.get(life) or DEFAULT_LIFETIME_S)
-    except (TypeError, ValueError):
-        lifetime_s = DEFAULT_LIFETIME_S
-    return Grant(Token(token), max(lifetime_s, 1.0), Token(later) if isinstance(later, str) and later else None)
+    lifetime_s = lifetime_in(document.get(life), DEFAULT_LIFETIME_S)
+    return Grant(Token(token), lifetime_s, Token(later) if isinstance(later, str) and later else None)

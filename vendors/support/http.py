@@ -6,11 +6,13 @@ One rule: a failure says whether the request can have reached the vendor, becaus
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -24,6 +26,14 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 """Enough for 1,000 locks with their opaque blobs; what is larger is no answer of a lock vendor."""
 
 CONNECT_TIMEOUT_S = 5.0
+
+LONGEST_WAIT_S = 86_400.0
+"""A vendor that asks to be left alone for longer is asked again after a day."""
+
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA")
+"""What the names of TLS alerts contain by which a server turns our certificate away. Source: alert descriptions of RFC 8446,
+6.2, as OpenSSL spells them."""
 
 
 class NotSent(Exception):
@@ -44,8 +54,26 @@ class HttpAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def json(self) -> Any:
-        """Returns the body read as JSON, whatever its declared type. Raises ValueError for anything else."""
-        return json.loads(self.body.decode("utf-8"))
+        """Returns the body read as JSON, whatever its declared type. Raises ValueError for anything else, and for JSON that is
+        nested too deep to be read."""
+        try:
+            return json.loads(self.body.decode("utf-8"))
+        except RecursionError:
+            raise ValueError("nested too deep") from None
+
+    def retry_after_s(self) -> float | None:
+        """Returns the wait that `Retry-After` asks for, 0 to LONGEST_WAIT_S seconds: given in seconds, or as a date, which is
+        counted from the answer's own `Date`. None where the header is missing or says neither."""
+        text = self.headers.get("retry-after", "").strip()
+        if _SECONDS.fullmatch(text):
+            wait_s = float(text)
+        else:
+            try:
+                until, now = parsedate_to_datetime(text), parsedate_to_datetime(self.headers.get("date", ""))
+                wait_s = (until - now).total_seconds()
+            except (ValueError, TypeError, OverflowError):
+                return None
+        return min(max(wait_s, 0.0), LONGEST_WAIT_S)
 
 
 class HttpClient:
@@ -146,7 +174,9 @@ class HttpClient:
         except (NewConnectionError, ConnectTimeoutError) as error:
             raise NotSent(_cause(error)) from error
         except urllib3.exceptions.SSLError as error:
-            raise NotSent("the vendor's certificate was not accepted") from error
+            if response is None and _is_unheard(error):
+                raise NotSent("a certificate was not accepted, or the line broke before") from error
+            raise AnswerLost(_cause(error)) from error
         except (HTTPError, OSError, ValueError) as error:
             raise AnswerLost(_cause(error)) from error
         finally:
@@ -157,6 +187,20 @@ class HttpClient:
 def _cause(error: BaseException) -> str:
     """Names the failure by its type: texts of network errors repeat addresses and queries."""
     return type(error).__name__
+
+
+class _BrokeOff(ssl.SSLError):
+    """TLS failed before a whole request had left: nobody can have acted on it."""
+
+
+def _is_unheard(error: urllib3.exceptions.SSLError) -> bool:
+    """Says whether TLS failed before a request was heard: at the handshake, while it was being sent, or, as TLS 1.3 has it, by
+    the server's alert about our certificate, which comes only after our side's handshake."""
+    cause = error.args[0] if error.args else None
+    if isinstance(cause, _BrokeOff):
+        return True
+    reason = (cause.reason or "") if isinstance(cause, ssl.SSLError) else ""
+    return "ALERT" in reason and any(word in reason for word in _ABOUT_CERTIFICATES)
 
 
 class _DeadlineReads:
@@ -205,6 +249,18 @@ class _BoundedConnection(HTTPConnection):
 
 
 class _BoundedSecureConnection(HTTPSConnection):
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except ssl.SSLError as error:
+            raise _BrokeOff(*error.args) from error
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().request(*args, **kwargs)
+        except ssl.SSLError as error:
+            raise _BrokeOff(*error.args) from error
+
     def getresponse(self) -> Any:
         _start_reading(self)
         return super().getresponse()

@@ -5,6 +5,7 @@ One rule: a vendor that refused the login is not asked again before a pause, who
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from vendors.port.secrets import Token
 
 RENEW_AT_SHARE_OF_LIFE = 0.8
 PAUSE_AFTER_REFUSAL_S = 60.0
+MAX_LIFETIME_S = 366 * 86_400.0
+"""A token is renewed within a year, whatever its vendor says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,19 @@ class Grant:
     access: Token
     lifetime_s: float
     refresh: Token | None = None
+
+
+def lifetime_in(told: object, usual_s: float) -> float:
+    """Reads a token's life in seconds as its vendor told it, 1 to MAX_LIFETIME_S; the usual one where that is no number."""
+    if isinstance(told, bool) or not isinstance(told, int | float | str) or not told:
+        return usual_s
+    try:
+        seconds = float(told)
+    except OverflowError:
+        return MAX_LIFETIME_S
+    except ValueError:
+        return usual_s
+    return min(max(seconds, 1.0), MAX_LIFETIME_S) if math.isfinite(seconds) else usual_s
 
 
 class RefreshRefused(Exception):

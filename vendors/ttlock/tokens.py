@@ -11,7 +11,7 @@ from vendors.port.errors import LockError
 from vendors.port.manifest import AdapterContext
 from vendors.port.secrets import Token
 from vendors.support.http import AnswerLost, HttpClient, NotSent
-from vendors.support.tokens import Grant, RefreshRefused, TokenKeeper, TokenSource
+from vendors.support.tokens import Grant, RefreshRefused, TokenKeeper, TokenSource, lifetime_in
 
 from .errors import CLIENT_REJECTED, TOKEN_REJECTED, Refused, translate, unreachable
 from .settings import Settings
@@ -96,13 +96,9 @@ class AccountGrant:
         if not isinstance(access, str) or not access:
             raise unreachable("no token in the answer")
         refresh = document.get("refresh_token")
-        try:
-            lifetime_s = float(document.get("expires_in") or DEFAULT_LIFETIME_S)
-        except (TypeError, ValueError):
-            lifetime_s = DEFAULT_LIFETIME_S
         return Grant(
             Token(access),
-            max(lifetime_s, 1.0),
+            lifetime_in(document.get("expires_in"), DEFAULT_LIFETIME_S),
             Token(refresh) if isinstance(refresh, str) and refresh else None,
         )
 
