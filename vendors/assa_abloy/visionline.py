@@ -85,6 +85,7 @@ from .keys import (
 )
 from .local_time import from_wall, is_twice, on_wall, to_wall
 from .manifest import MANIFEST
+from .reading import reading, rows_in
 from .settings import VisionlineSettings
 from .visionline_cards import Card, Cards, Wanted, card_id_in
 from .visionline_client import VisionlineClient
@@ -153,7 +154,8 @@ class VisionlinePort:
 
         def look(call: Call) -> tuple[LockDevice, ...]:
             answer = self._client.ask(call, "GET", "/api/v1/doors", query={"details": "true"})
-            return tuple(_device(row) for row in answer.body.get("items") or [])
+            with reading():
+                return tuple(_device(row) for row in rows_in(answer.body))
 
         return self._asked(Call(_READ), look)
 
@@ -195,9 +197,11 @@ class VisionlinePort:
         def look(call: Call) -> tuple[AccessRecord, ...]:
             zone = self._settings.zone
             query = {"door": vendor_id(door), "from": to_wall(since, zone), "to": to_wall(until, zone)}
-            rows = self._client.ask(call, "GET", "/api/v1/events", query=query).body.get("items") or []
-            records = [self._record(row) for row in rows]
-            return tuple(sorted((r for r in records if since <= r.attempted_at < until), key=lambda r: r.attempted_at))
+            rows = rows_in(self._client.ask(call, "GET", "/api/v1/events", query=query).body)
+            with reading():
+                records = [self._record(row) for row in rows]
+                span = [record for record in records if since <= record.attempted_at < until]
+            return tuple(sorted(span, key=lambda record: record.attempted_at))
 
         return self._asked(Call(_READ), look)
 

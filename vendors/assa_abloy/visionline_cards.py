@@ -28,6 +28,7 @@ from .calls import Call
 from .errors import GONE, Refused
 from .keys import Listed, tag_in
 from .local_time import from_wall, on_wall, to_wall
+from .reading import names_in, reading, rows_in, text_in
 from .settings import VisionlineSettings
 from .visionline_client import VisionlineClient
 
@@ -145,15 +146,14 @@ class Cards:
     def at_door(self, call: Call, door: str, at: datetime) -> list[Card]:
         """Returns the keys valid for a room at an instant. Raises Refused `door_unknown`."""
         query = {"guestDoor": door, "validTime": to_wall(at, self.zone)}
-        rows = self._client.ask(call, "GET", CARDS_PATH, query=query).body.get("items") or []
-        return [self._read(row) for row in rows]
+        return [self._read(row) for row in rows_in(self._client.ask(call, "GET", CARDS_PATH, query=query).body)]
 
     def carried_until(self, call: Call, card: Card) -> datetime:
         """Returns when the last of a credential's keys ends that its card may carry: a card in a guest's pocket can be older
         than the server's books."""
         if card.serial is None:
             return card.window.valid_until
-        rows = self._client.ask(call, "GET", CARDS_PATH, query={"serialNumber": card.serial}).body.get("items") or []
+        rows = rows_in(self._client.ask(call, "GET", CARDS_PATH, query={"serialNumber": card.serial}).body)
         ends = [c.window.valid_until for c in map(self._read, rows) if c.tag == card.tag]
         return max([card.window.valid_until, *ends])
 
@@ -188,22 +188,23 @@ class Cards:
         return _text(body, "endpointId"), _text(body, "invitationCode")
 
     def _read(self, row: Mapping[str, Any]) -> Card:
-        operations = {str(op["operation"]): tuple(op["doors"]) for op in row.get("doorOperations") or []}
-        serials = row.get("serialNumbers") or []
-        mobile = row.get("endpoint") or {}
-        start, end = from_wall(str(row["startTime"]), self.zone), from_wall(str(row["expireTime"]), self.zone)
-        return Card(
-            id=str(row["id"]),
-            status=str(row.get("status") or VALID),
-            kind=CredentialKind(row["keyKind"]) if row.get("keyKind") else CredentialKind.RFID_CARD,
-            doors=Listed(operations.get("guest", ()), operations.get("common", ())),
-            window=Window(start, end),
-            label=str(row.get("label") or ""),
-            serial=str(serials[0]) if serials else None,
-            endpoint_id=_text(mobile, "endpointId"),
-            invitation_code=_text(mobile, "invitationCode"),
-            is_delivered=bool(mobile.get("delivered")),
-        )
+        with reading():
+            operations = {str(op["operation"]): names_in(op["doors"]) for op in row.get("doorOperations") or []}
+            serials = row.get("serialNumbers") or []
+            mobile = row.get("endpoint") or {}
+            start, end = from_wall(str(row["startTime"]), self.zone), from_wall(str(row["expireTime"]), self.zone)
+            return Card(
+                id=text_in(row, "id"),
+                status=str(row.get("status") or VALID),
+                kind=CredentialKind(row["keyKind"]) if row.get("keyKind") else CredentialKind.RFID_CARD,
+                doors=Listed(operations.get("guest", ()), operations.get("common", ())),
+                window=Window(start, end),
+                label=str(row.get("label") or ""),
+                serial=str(serials[0]) if serials else None,
+                endpoint_id=_text(mobile, "endpointId"),
+                invitation_code=_text(mobile, "invitationCode"),
+                is_delivered=bool(mobile.get("delivered")),
+            )
 
 
 def card_id_in(ref: VendorRef | None) -> str | None:

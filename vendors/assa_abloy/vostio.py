@@ -74,6 +74,7 @@ from .keys import (
     vendor_id,
 )
 from .manifest import MANIFEST
+from .reading import reading, rows_in
 from .settings import VostioSettings
 from .vostio_client import VostioClient
 from .vostio_doors import battery_in, device_in
@@ -140,7 +141,7 @@ class VostioPort:
 
         def look(call: Call) -> tuple[LockDevice, ...]:
             self._note_maintenance(call)
-            rows = self._client.ask(call, "GET", "/doors").body.get("items") or []
+            rows = rows_in(self._client.ask(call, "GET", "/doors").body)
             return tuple(device_in(row) for row in rows)
 
         return self._asked(Call(_READ), look)
@@ -150,7 +151,7 @@ class VostioPort:
         where the vendor knows it, and no clock."""
 
         def look(call: Call) -> DeviceHealth:
-            rows = self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body.get("items") or []
+            rows = rows_in(self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body)
             if not rows:
                 raise DeviceNotPaired(MANIFEST.code, "the door is not known", device_id=door.device_id)
             now = self._context.clock.now()
@@ -193,7 +194,8 @@ class VostioPort:
             query = {"doorId": vendor_id(door), "from": instant_text(since), "until": until.isoformat()}
             for _ in range(EVENT_PAGES_MAX):
                 body = self._client.ask(call, "GET", "/events", query=query).body
-                found += vostio_push.records_in(body.get("items") or [])
+                with reading():
+                    found += vostio_push.records_in(rows_in(body))
                 if not body.get("next"):
                     break
                 query["after"] = str(body["next"])
@@ -446,9 +448,11 @@ class VostioPort:
 
     def _note_maintenance(self, call: Call) -> None:
         now = self._context.clock.now()
-        for row in self._client.ask(call, "GET", "/maintenance-windows").body.get("items") or []:
-            start, end = datetime.fromisoformat(row["from"]), datetime.fromisoformat(row["until"])
-            if start <= now < end:
+        for row in rows_in(self._client.ask(call, "GET", "/maintenance-windows").body):
+            with reading():
+                start, end = datetime.fromisoformat(row["from"]), datetime.fromisoformat(row["until"])
+                is_now = start <= now < end
+            if is_now:
                 self._client.close_until(end)
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:

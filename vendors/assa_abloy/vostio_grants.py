@@ -19,6 +19,7 @@ from vendors.support.marks import tag_of
 from .calls import Call
 from .errors import GONE, Answer, Refused
 from .keys import CARD_KINDS, Listed
+from .reading import names_in, reading, rows_in, text_in
 from .vostio_client import VostioClient
 
 SUSPENDED = "suspended"
@@ -99,7 +100,7 @@ class Grants:
             asked["pageToken"] = token
         body = self._client.ask(call, "GET", "/access-grants", query=asked).body
         after = body.get("nextPageToken")
-        return [read_grant(row) for row in body.get("items") or []], str(after) if after else None
+        return [read_grant(row) for row in rows_in(body)], str(after) if after else None
 
     def of_credential(self, call: Call, credential_id: str) -> list[Grant]:
         """Returns the live grants of a credential of ours: one, none, or more where something went wrong before."""
@@ -135,7 +136,8 @@ class Grants:
                 return None
             raise
         not_after = answer.body.get("notAfter")
-        return datetime.fromisoformat(str(not_after)) if not_after else None
+        with reading():
+            return datetime.fromisoformat(str(not_after)).astimezone(UTC) if not_after else None
 
     def invite(self, call: Call, receiver: Mapping[str, str]) -> tuple[str | None, str | None]:
         """Mints an invitation for a phone whose earlier one was lost: endpoint and code."""
@@ -172,23 +174,24 @@ def grant_id_in(ref: VendorRef | None) -> str | None:
 
 
 def read_grant(row: Mapping[str, Any]) -> Grant:
-    """Reads a grant of the wire. Raises KeyError or ValueError for one that lacks a part."""
-    mobile = row.get("mobile") or {}
-    return Grant(
-        id=str(row["grantId"]),
-        status=str(row["status"]),
-        version=int(row["version"]),
-        kind=CredentialKind(row["kind"]),
-        doors=Listed(tuple(row.get("guestDoors") or ()), tuple(row.get("commonDoors") or ())),
-        window=Window(datetime.fromisoformat(row["validFrom"]), datetime.fromisoformat(row["validUntil"])),
-        label=str(row.get("label") or ""),
-        tag=str(row.get("externalRef") or ""),
-        endpoint_id=_text(mobile, "endpointId"),
-        endpoint_status=_text(mobile, "status"),
-        invitation_code=_text(mobile, "invitationCode"),
-        is_delivered=bool(mobile.get("delivered")),
-        issuing_request_id=_text(row, "issuingRequestId"),
-    )
+    """Reads a grant of the wire. Raises Unclear for one that lacks a part or makes no sense."""
+    with reading():
+        mobile = row.get("mobile") or {}
+        return Grant(
+            id=text_in(row, "grantId"),
+            status=text_in(row, "status"),
+            version=int(row["version"]),
+            kind=CredentialKind(row["kind"]),
+            doors=Listed(names_in(row.get("guestDoors")), names_in(row.get("commonDoors"))),
+            window=Window(datetime.fromisoformat(row["validFrom"]), datetime.fromisoformat(row["validUntil"])),
+            label=str(row.get("label") or ""),
+            tag=str(row.get("externalRef") or ""),
+            endpoint_id=_text(mobile, "endpointId"),
+            endpoint_status=_text(mobile, "status"),
+            invitation_code=_text(mobile, "invitationCode"),
+            is_delivered=bool(mobile.get("delivered")),
+            issuing_request_id=_text(row, "issuingRequestId"),
+        )
 
 
 def _text(row: Mapping[str, Any], name: str) -> str | None:

@@ -154,23 +154,21 @@ class SaltoClient:
         if 200 <= answer.status < 300:
             return document
         code = str(document.get("code", ""))
-        wait_s = _number(answer.headers.get("retry-after"))
+        wait_s = answer.retry_after_s()
         if code in _CALL_WIDE:
             raise translate(CLOUD, code, revoking=call.revoking, retry_after_s=wait_s)
         if code not in CLOUD:
             raise Unclear(unreachable(f"status {answer.status} without a word we know", Reason.TIMEOUT, wait_s=wait_s))
-        details = document.get("details")
-        rows = details.get("rooms", []) if isinstance(details, dict) else []
-        raise Refused(code, rooms={str(r["room"]): str(r["code"]) for r in rows}, retry_after_s=wait_s)
+        raise Refused(code, rooms=_refused_rooms(document.get("details")), retry_after_s=wait_s)
+
+
+def _refused_rooms(details: object) -> dict[str, str]:
+    """Returns the places a refusal names, each with its code: a hint, so what makes no sense in it is left out."""
+    rows = details.get("rooms") if isinstance(details, dict) else None
+    named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row["room"]): str(row["code"]) for row in named if "room" in row and "code" in row}
 
 
 def path_of(*parts: str) -> str:
     """Builds a path under `/api`, with each part escaped."""
     return "/api/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None

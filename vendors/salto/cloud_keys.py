@@ -6,8 +6,8 @@ One rule: an attempt after the first looks before it asks again, because a repea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from vendors.port.errors import LockError, Reason
 from vendors.port.secrets import Pin, VendorRef
@@ -19,9 +19,11 @@ from .answers import is_live, places_in, results
 from .client import Call, SaltoClient, path_of
 from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
 from .places import places_of
+from .reading import MAX_PAGES, checked_key, checked_listed, rows_in
 from .settings import Settings
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class CloudKeys:
@@ -36,15 +38,16 @@ class CloudKeys:
         return self.listed(call, {"reservationRef": credential_id})
 
     def listed(self, call: Call, query: Mapping[str, str | None]) -> list[Row]:
-        """Returns all pages of a list."""
+        """Returns all pages of a list. Raises LockError, also for a list that has no end."""
         rows: list[Row] = []
         cursor: str | None = None
-        while True:
+        for _ in range(MAX_PAGES):
             page = self._asked(call, "GET", path_of("keys"), query={**query, "cursor": cursor})
-            rows += page["items"]
+            rows += _understood(lambda: [checked_listed(row) for row in rows_in(page)])  # noqa: B023 - done at once
             cursor = page.get("next")
             if cursor is None:
                 return rows
+        raise unreachable("a list without end", Reason.TIMEOUT)
 
     def make_carried(self, call: Call, request: IssueInput, kind: Kind) -> Row:
         """Makes a card's or phone's key over all doors, or finds the one an earlier attempt made and completes it.
@@ -63,8 +66,10 @@ class CloudKeys:
         body["authorizations"] = {"grant": list(places.grants), "deny": []}
         idempotency_key = digest(request.meta.idempotency_key, str(dead_count) if dead_count else "")
         try:
-            return self._client.ask(
-                call, "POST", path_of("keys"), body, idempotency_key=idempotency_key, is_card=kind is Kind.RFID_CARD
+            return checked_key(
+                self._client.ask(
+                    call, "POST", path_of("keys"), body, idempotency_key=idempotency_key, is_card=kind is Kind.RFID_CARD
+                )
             )
         except Refused as refused:
             if refused.code == "idempotency_mismatch":
@@ -79,13 +84,15 @@ class CloudKeys:
         """Gives a lost key's successor where the lost one was the last of its stay: there is nothing to join, and nobody else
         whom a new generation could shut out."""
         try:
-            return self._client.ask(
-                call,
-                "POST",
-                path_of("keys"),
-                {**body, "mode": "new"},
-                idempotency_key=digest(idempotency_key, "new"),
-                is_card=body["kind"] == Kind.RFID_CARD.value,
+            return checked_key(
+                self._client.ask(
+                    call,
+                    "POST",
+                    path_of("keys"),
+                    {**body, "mode": "new"},
+                    idempotency_key=digest(idempotency_key, "new"),
+                    is_card=body["kind"] == Kind.RFID_CARD.value,
+                )
             )
         except Refused as refused:
             raise self.error(refused, request.doors) from None
@@ -108,7 +115,7 @@ class CloudKeys:
         try:
             found = self._pin_there(call, order, door) if call.meta.attempt > 1 else None
             if found is None:
-                found = self._client.ask(call, "POST", path_of("keys"), body, idempotency_key=key)
+                found = checked_key(self._client.ask(call, "POST", path_of("keys"), body, idempotency_key=key))
             return results(found, [door])[0]
         except Refused as refused:
             raise self.error(refused, [door]) from None
@@ -117,7 +124,7 @@ class CloudKeys:
 
     def change(self, call: Call, ref: VendorRef, body: Mapping[str, object]) -> Row:
         """Changes a key. Raises Refused, Unclear, LockError."""
-        return self._client.ask(call, "PATCH", path_of("keys", ref.reveal()), body)
+        return checked_key(self._client.ask(call, "PATCH", path_of("keys", ref.reveal()), body))
 
     def write_again(self, call: Call, ref: VendorRef) -> Row:
         """Writes the record onto the guest's card, which lies on the encoder. Proposed, as the whole contract; the vendor's
@@ -125,20 +132,21 @@ class CloudKeys:
         key = digest(call.meta.idempotency_key, f"encode {ref.reveal()}")
         body = {"encoderId": self._settings.encoder}
         path = path_of("keys", ref.reveal(), "encode")
-        return self._client.ask(call, "POST", path, body, idempotency_key=key, is_card=True)
+        return checked_key(self._client.ask(call, "POST", path, body, idempotency_key=key, is_card=True))
 
     def take(self, call: Call, ref: VendorRef, strategy: str) -> Row:
         """Takes a key back: `denylist` or `checkout`. What is gone counts as taken. Raises Refused, Unclear, LockError."""
         try:
-            return self._client.ask(call, "DELETE", path_of("keys", ref.reveal()), query={"strategy": strategy})
+            return checked_key(self._client.ask(call, "DELETE", path_of("keys", ref.reveal()), query={"strategy": strategy}))
         except Refused as refused:
             if refused.code == "unknown_key":
                 return {"cardRef": ref.reveal(), "status": "cancelled", "effects": []}
             raise
 
     def operation(self, call: Call, name: str) -> Row:
-        """Reads an encode job. Raises LockError."""
-        return self._asked(call, "GET", path_of("operations", name))
+        """Reads an encode job and the key it is for. Raises LockError."""
+        job = self._asked(call, "GET", path_of("operations", name))
+        return {**job, "key": _understood(lambda: checked_key(job.get("key")))}
 
     def error(self, refused: Refused, doors: Sequence[Door], *, revoking: bool = False) -> LockError:
         """Builds the port's error for a refusal, at the door it names where it names one."""
@@ -157,7 +165,7 @@ class CloudKeys:
     def _mine(self, call: Call, request: IssueInput, kind: Kind) -> list[Row]:
         mark = mark_of(request.meta.idempotency_key)
         rows = self.of_credential(call, request.credential_id)
-        return [row for row in rows if row["operator"] == mark and row["kind"] == kind.value]
+        return [row for row in rows if row.get("operator") == mark and row["kind"] == kind.value]
 
     def _completed(self, call: Call, row: Row, doors: Sequence[Door]) -> Row:
         there = set(places_in(row))
@@ -218,6 +226,14 @@ def digest(key: str, part: str) -> str:
     if is_digest and not part:
         return key
     return hashlib.sha256(f"{key}\x1f{part}".encode()).hexdigest()
+
+
+def _understood(read: Callable[[], T]) -> T:
+    """Reads the answer to a question: one that makes no sense changed nothing, and is asked again."""
+    try:
+        return read()
+    except Unclear as unclear:
+        raise unclear.error from None
 
 
 def unknown(door: Door, error: LockError) -> DoorResult:

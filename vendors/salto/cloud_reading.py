@@ -5,11 +5,12 @@ One rule: reading changes nothing, so an unanswered question is an error to be r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from vendors.port.errors import DeviceNotPaired
+from vendors.port.errors import DeviceNotPaired, Reason
 from vendors.port.types import (
     AccessRecord,
     CallMeta,
@@ -21,12 +22,14 @@ from vendors.port.types import (
     LockCapabilities,
     LockDevice,
 )
+from vendors.support.skew import bounded_skew_ms
 
 from .answers import found_key, is_live, moment, places_in
 from .client import Call, SaltoClient, path_of
 from .cloud_keys import CloudKeys
-from .errors import CLOUD, Refused, translate
+from .errors import CLOUD, Refused, Unclear, translate, unreachable
 from .operations import attempt_in
+from .reading import MAX_PAGES, checked_listed, reading, rows_in
 
 PAGE = 200
 UNKNOWN_BATTERY = -1
@@ -44,25 +47,28 @@ class CloudReading:
         call = Call(CallMeta("devices", priority=3))
         found: dict[str, LockDevice] = {}
         cursor: str | None = None
-        while True:
+        for _ in range(MAX_PAGES):
             page = self._read(call, path_of("doors"), {"cursor": cursor})
-            for row in page["items"]:
-                device = _device(row)
-                found.setdefault(device.external_id, device)
+            with _asked_again():
+                for row in rows_in(page):
+                    device = _device(row)
+                    found.setdefault(device.external_id, device)
             cursor = page.get("next")
             if cursor is None:
                 return tuple(found.values())
+        raise unreachable("a list without end", Reason.TIMEOUT)
 
     def health(self, door: Door, now: datetime) -> DeviceHealth:
         """Reads one door. Raises DeviceNotPaired."""
         row = self._read(Call(CallMeta("health", priority=3)), path_of("doors", door.external_id), {}, door)
-        return DeviceHealth(
-            device_id=door.device_id,
-            online=bool(row["online"]),
-            battery_percent=_battery(row),
-            clock_skew_ms=round(float(row["clockSkewSec"]) * 1000),
-            checked_at=now,
-        )
+        with _asked_again():
+            return DeviceHealth(
+                device_id=door.device_id,
+                online=bool(row["online"]),
+                battery_percent=_battery(row),
+                clock_skew_ms=bounded_skew_ms(float(row["clockSkewSec"]) * 1000),
+                checked_at=now,
+            )
 
     def find(self, call: Call, handle: CredentialHandle) -> tuple[FoundKey, ...]:
         """Returns the credential's live keys at the handle's doors."""
@@ -74,7 +80,9 @@ class CloudReading:
         """Returns a page of live keys at a door."""
         query = {"room": door.external_id, "status": "live", "limit": str(PAGE), "cursor": cursor}
         page = self._read(Call(CallMeta("inventory", priority=3)), path_of("keys"), query, door)
-        return FoundPage(tuple(found_key(row, door.external_id) for row in page["items"]), page.get("next"))
+        with _asked_again():
+            keys = tuple(found_key(checked_listed(row), door.external_id) for row in rows_in(page))
+        return FoundPage(keys, page.get("next"))
 
     def records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
         """Returns the attempts at a door in the span, oldest first."""
@@ -82,16 +90,16 @@ class CloudReading:
         span = {"since": since.astimezone(UTC).isoformat(), "until": until.astimezone(UTC).isoformat()}
         found: list[AccessRecord] = []
         after = "0"
-        while True:
+        for _ in range(MAX_PAGES):
             query = {"door": door.external_id, **span, "after": after, "limit": str(PAGE)}
-            rows = self._read(call, path_of("events"), query, door)["items"]
-            for row in rows:
-                attempt = attempt_in(row)
-                if attempt is not None:
-                    found.append(attempt)
+            page = self._read(call, path_of("events"), query, door)
+            with _asked_again():
+                rows = rows_in(page)
+                found += [attempt for row in rows if (attempt := attempt_in(row)) is not None]
+                after = str(rows[-1]["id"]) if rows else after
             if len(rows) < PAGE:
                 return tuple(sorted(found, key=lambda record: record.attempted_at))
-            after = str(rows[-1]["id"])
+        raise unreachable("a log without end", Reason.TIMEOUT)
 
     def _read(self, call: Call, path: str, query: Mapping[str, str | None], door: Door | None = None) -> dict[str, Any]:
         try:
@@ -102,6 +110,16 @@ class CloudReading:
             if isinstance(error, DeviceNotPaired):
                 raise error from None
             raise error from refused
+
+
+@contextmanager
+def _asked_again() -> Iterator[None]:
+    """Goes around reading: an answer that makes no sense is no answer. Raises VendorUnreachable."""
+    try:
+        with reading():
+            yield
+    except Unclear as unclear:
+        raise unclear.error from None
 
 
 def _device(row: Mapping[str, Any]) -> LockDevice:

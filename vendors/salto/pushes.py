@@ -14,6 +14,7 @@ from typing import Any
 from vendors.port.secrets import Token
 from vendors.port.types import AccessRecord, DeviceRecord, Reach
 from vendors.support.signatures import is_signed
+from vendors.support.skew import bounded_skew_ms
 
 from .operations import attempt_in
 
@@ -62,7 +63,7 @@ def read_conditions(body: bytes) -> tuple[DeviceRecord, ...]:
         door = str(data["door"]) if shared is None else f"auth:{shared}"
         if kind == BATTERY:
             return (DeviceRecord(Reach.LOCK, door, event_id, battery_percent=min(100, max(0, int(data["battery"])))),)
-        return (DeviceRecord(Reach.LOCK, door, event_id, clock_skew_ms=round(float(data["clockSkewSec"]) * 1000)),)
+        return (DeviceRecord(Reach.LOCK, door, event_id, clock_skew_ms=bounded_skew_ms(float(data["clockSkewSec"]) * 1000)),)
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError("the push lacks a part") from error
 
