@@ -112,3 +112,9 @@ ListQuery = shape(
     limit=serializers.IntegerField(min_value=1, max_value=MAX_ROWS, required=False, default=DEFAULT_ROWS),
     cursor=Text(max_length=600, required=False),
 )
+TimelineQuery = shape(
+    "CredentialTimeline",
+    StrictBody,
+    limit=serializers.IntegerField(min_value=1, max_value=MAX_ROWS, required=False, default=MAX_ROWS),
+    cursor=Text(max_length=600, required=False),
+)

@@ -28,6 +28,7 @@ from lockservice.api.credential_forms import (
     ReplaceForm,
     RevokeForm,
     SuspendForm,
+    TimelineQuery,
 )
 from lockservice.api.openapi import PREFER, documented
 from lockservice.api.operations import OperationBody, find_key
@@ -35,7 +36,7 @@ from lockservice.api.places import require_property
 from lockservice.api.route import Route, actor, principal, read_body, read_nothing, read_query, reply, require
 from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission, Principal, to_revoke, to_suspend
-from lockservice.core.http_pages import PageRequest, newest_first, scope_of
+from lockservice.core.http_pages import PageRequest, by_id, newest_first, scope_of
 from lockservice.core.http_problems import Problem
 from lockservice.core.http_strict import shape
 from lockservice.core.tenancy import tenant
@@ -59,7 +60,7 @@ EntryBody = shape(
     actor=serializers.CharField(),
     reason=serializers.CharField(allow_null=True),
 )
-TimelineBody = shape("Timeline", items=EntryBody(many=True))
+TimelineBody = shape("Timeline", items=EntryBody(many=True), nextCursor=serializers.CharField(allow_null=True))
 
 _ACCEPTED = OpenApiResponse(OperationBody, "The work goes on, or has failed")
 _MADE = OpenApiResponse(IssuedBody, "The key is there, or waits for a person")
@@ -136,16 +137,18 @@ class TimelineRoute(Route):
     needs: ClassVar = {"GET": Permission.KEY_READ}
 
     @documented(
-        summary="Every move and event of a credential", tag=TAG, answers={200: TimelineBody}, problems=[404],
-        operation_id="credential_timeline",
+        summary="Every move and event of a credential", tag=TAG, answers={200: TimelineBody}, parameters=[TimelineQuery],
+        problems=[404], operation_id="credential_timeline",
     )  # fmt: skip
     def get(self, request: Request, credential_id: str) -> Response:
-        """Lists the credential's story, oldest first."""
-        caller = principal(request)
+        """Lists the credential's story by cursor, oldest first."""
+        query, caller = read_query(request, TimelineQuery), principal(request)
+        scope = scope_of("timeline", caller.tenant_id, {"credentialId": credential_id})
         with tenant(caller.tenant_id):
             find_key(caller, credential_id)
-            rows = Transition.objects.filter(tenant_id=caller.tenant_id, credential_id=credential_id).order_by("sequence")
-            return reply({"items": [_entry(row) for row in rows]})
+            rows = Transition.objects.filter(tenant_id=caller.tenant_id, credential_id=credential_id)
+            page = by_id(rows, PageRequest(scope, query["limit"], query.get("cursor", "")), "sequence")
+            return reply({"items": [_entry(row) for row in page.rows], "nextCursor": page.next_cursor})
 
 
 class RevokeRoute(Route):

@@ -56,12 +56,13 @@ def newest_first(rows: QuerySet[Any], request: PageRequest, moment: str) -> Page
     return _page(found, request, lambda row: [getattr(row, moment).isoformat(), row.id])
 
 
-def by_id(rows: QuerySet[Any], request: PageRequest) -> Page:
-    """Pages by id, rising. Inside the tenant's block. Raises Problem for a cursor that is not good here."""
+def by_id(rows: QuerySet[Any], request: PageRequest, column: str = "id") -> Page:
+    """Pages by id, or by another column that is unique among the rows, rising. Inside the tenant's block. Raises Problem for a
+    cursor that is not good here."""
     if request.cursor:
-        rows = rows.filter(id__gt=_open(request, 1)[0])
-    found = list(rows.order_by("id")[: request.limit + 1])
-    return _page(found, request, lambda row: [row.id])
+        rows = rows.filter(**{f"{column}__gt": _open(request, 1)[0]})
+    found = list(rows.order_by(column)[: request.limit + 1])
+    return _page(found, request, lambda row: [getattr(row, column)])
 
 
 def _page(found: list[Model], request: PageRequest, place: Any) -> Page:

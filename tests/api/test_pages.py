@@ -87,6 +87,28 @@ def test_a_cursor_of_another_tenant_is_no_cursor(hotel: Hotel, desk: Caller, web
     )
 
 
+def test_a_keys_story_comes_by_cursor_and_what_happens_meanwhile_shifts_nothing(hotel: Hotel, desk: Caller) -> None:
+    from credentials.models import Transition
+    from lockservice.core.tenancy import tenant
+
+    key, other = issue_key(hotel, desk), issue_key(hotel, desk, "102")
+    path = f"{KEYS}/{key['id']}/timeline"
+    whole = desk.get(path).json()
+    told = [item["sequence"] for item in whole["items"]]
+    assert (whole["nextCursor"], told) == (None, list(range(1, len(told) + 1)))
+    first = desk.get(f"{path}?limit=2").json()
+    with tenant(hotel.tenant_id):
+        row = Transition.objects.filter(tenant_id=hotel.tenant_id, credential_id=key["id"]).order_by("-sequence")[0]
+        row.pk, row.sequence = None, row.sequence + 1
+        row.save(force_insert=True)
+    rest = desk.get(f"{path}?limit=200&cursor={first['nextCursor']}").json()
+    assert [item["sequence"] for item in first["items"] + rest["items"]] == [*told, told[-1] + 1]
+    assert rest["nextCursor"] is None
+    elsewhere = desk.get(f"{KEYS}/{other['id']}/timeline?cursor={first['nextCursor']}")
+    for answer in (elsewhere, desk.get(f"{path}?limit=201"), desk.get(f"{path}?since=1")):
+        assert problem(answer) == (400, "VALIDATION_FAILED")
+
+
 def test_a_page_is_at_most_200(desk: Caller) -> None:
     assert desk.get(f"{KEYS}?limit=200").status_code == 200
     assert desk.get(f"{KEYS}?limit=201").status_code == 400
