@@ -109,6 +109,7 @@ VENDORS: dict[str, Vendor] = {
     "vostio card": ("assa-abloy", lambda url: {**_VOSTIO, "base_url": url}, ("client_secret",), "vst:g1", CARD),
     "visionline": ("assa-abloy", lambda url: {**_VISIONLINE, "base_url": url}, ("username", "password"), "vln:c1", CARD),
     "ttlock pin": ("ttlock", lambda url: {"base_url": url, "client_id": "c"}, (), "ttl:101:pin:1", PIN),
+    "ttlock random pin": ("ttlock", lambda url: {"base_url": url, "client_id": "c"}, (), "ttl:101:rpin:1", PIN),
     "ttlock card": ("ttlock", lambda url: {"base_url": url, "client_id": "c"}, (), "ttl:101:card:1", CARD),
     "ttlock phone": ("ttlock", lambda url: {"base_url": url, "client_id": "c"}, (), "ttl:101:ekey:1", PHONE),
 }
@@ -159,6 +160,7 @@ NONSENSE: dict[str, object] = {
     "a card that opens a number": {**_CARD, "doorOperations": 5},
     "listed cards with parts missing": {"items": [{"id": "c1"}]},
     "an error number that is none": {"errcode": "soon"},
+    "an offset that is none": {"timezoneRawOffset": 10**30, "keyboardPwd": "²²²²", "keyboardPwdId": 1},
     "a huge error number": {"errcode": 10**30},
     "listed codes at the end of time": {
         "list": [{"keyboardPwdId": 1, "cardId": 1, "keyId": 1, "startDate": 10**30, "endDate": 10**30, "isCustom": 0}],
@@ -204,7 +206,7 @@ def port_of(name: str, url: str) -> LockPort:
 
 def verbs_of(name: str, port: Any, ref: str | None) -> dict[str, Callable[[], object]]:
     kind = VENDORS[name][4]
-    door = Door("lck_1", "101", ref=VendorRef(ref) if ref else None)
+    door = Door("lck_1", "101", has_remote=name != "ttlock random pin", ref=VendorRef(ref) if ref else None)
     handle = CredentialHandle("key_1", kind, STAY, (door,), Pin("482913"), CardNumber("3661413478"), "i" * 64)
     request = IssueInput(
         "tnt_1", "ppt_1", "key_1", ("101",), STAY, Holder("gst_1", phone_e164="+93700123456"), (kind,), (door,),

@@ -11,4 +11,6 @@ MAX_SKEW_MS = 2**31 - 1
 
 def bounded_skew_ms(skew_ms: float) -> int:
     """Returns the whole milliseconds, at most MAX_SKEW_MS before or after. Raises ValueError for what is no number (NaN)."""
+    if skew_ms != skew_ms:  # noqa: PLR0124 - NaN alone is not equal to itself
+        raise ValueError("a clock off by no number")
     return round(min(max(skew_ms, -MAX_SKEW_MS), MAX_SKEW_MS))

@@ -13,6 +13,7 @@ from typing import Any
 
 from vendors.port.clock import Clock
 from vendors.port.types import DeviceHealth, Door, LockCapabilities, LockDevice
+from vendors.support.skew import bounded_skew_ms
 
 from .client import Call, TtlockClient
 from .door_keys import rows_in
@@ -100,7 +101,8 @@ class Devices:
         if lock_ms is None:
             return True, None
         # The lock was asked somewhere within the round trip, which is seconds through a gateway.
-        return True, lock_ms - (asked_at + to_ms(self._clock.now())) // 2
+        asked_between = (asked_at + to_ms(self._clock.now())) // 2
+        return True, bounded_skew_ms(lock_ms - asked_between)
 
     def _device(self, call: Call, row: dict[str, Any], best: dict[str, str], online: set[str]) -> LockDevice:
         lock_id = str(row.get("lockId"))

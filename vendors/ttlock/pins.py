@@ -9,7 +9,7 @@ until used: the guest is warned. Source: the vendor's passcode pages; the 24-hou
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from vendors.port.clock import Clock
@@ -28,16 +28,18 @@ from vendors.support.marks import mark_in
 
 from .client import TtlockClient
 from .door_keys import BY_GATEWAY, DoorKeys, Held, Wire, Work
-from .errors import PIN_TAKEN, SLEEPING, WINDOW_SPENT, Refused, Unclear
+from .errors import PIN_TAKEN, SLEEPING, WINDOW_SPENT, Refused, Unclear, unreachable
 from .manifest import MANIFEST
 from .refs import PIN, RANDOM_PIN, Ref
-from .wire import to_int, to_ms
+from .wire import from_ms, to_int, to_ms
 
 PERIOD = 3
 WHEN_IT_WAKES = 4
 """addType for a Wi-Fi lock that sleeps: the cloud hands the code over later."""
 
 FIRST_USE = timedelta(hours=24)
+MAX_OFFSET_MS = 18 * 3_600_000
+"""No wall clock is further from UTC than 14 hours; more than this is no distance at all."""
 _HOUR = timedelta(hours=1)
 
 
@@ -89,7 +91,7 @@ class PinKeys(DoorKeys):
         """Takes over a code of ours; a random one brings its digits with it."""
         if not held.custom:
             work.issued_pin = held.code
-            self._warn_first_use(work, datetime.fromtimestamp(held.start_ms / 1000, UTC))
+            self._warn_first_use(work, from_ms(held.start_ms) or work.window.valid_from)
         return super().adopt(work, door, held)
 
     def differs(self, work: Work, held: Held) -> bool:
@@ -154,7 +156,7 @@ class PinKeys(DoorKeys):
             # This window's code was given and deleted before, and is spent for good: one hour more is another window.
             answer = self._get_random(work, door, start, end + _HOUR)
         digits = answer.get("keyboardPwd")
-        if not isinstance(digits, str | int) or not str(digits).isdigit():
+        if not isinstance(digits, str | int) or not (str(digits).isascii() and str(digits).isdigit()):
             raise Unclear(KeyIssueFailed(MANIFEST.code, "no passcode in the answer"))
         work.issued_pin = Pin(str(digits))
         self._warn_first_use(work, start)
@@ -179,7 +181,10 @@ class PinKeys(DoorKeys):
         if known is not None:
             return known
         detail = self.client.ask(work.call, "lock/detail", {"lockId": door.external_id})
-        offset = timedelta(milliseconds=to_int(detail.get("timezoneRawOffset")) or 0)
+        offset_ms = to_int(detail.get("timezoneRawOffset")) or 0
+        if abs(offset_ms) > MAX_OFFSET_MS:
+            raise unreachable("the lock's distance from UTC is none", Reason.TIMEOUT)
+        offset = timedelta(milliseconds=offset_ms)
         with self._offsets_lock:
             self._offsets[door.external_id] = offset
         return offset
