@@ -26,7 +26,7 @@ from .errors import (
 )
 from .settings import Settings
 from .tokens import token_keeper
-from .wire import changes_nothing, read_answer, to_ms
+from .wire import changes_nothing, read_answer, says_only_whether, to_ms
 
 _CALL_WIDE = frozenset({Reason.RATE, Reason.QUOTA, Reason.SETTINGS})
 MIN_REQUEST_S = 0.2
@@ -118,7 +118,10 @@ class TtlockClient:
             **{name: str(value) for name, value in fields.items() if value is not None},
         }
         try:
-            return read_answer(self._http.post_form(f"/v3/{path}", body, timeout_s=timeout_s))
+            document = read_answer(self._http.post_form(f"/v3/{path}", body, timeout_s=timeout_s))
+            if says_only_whether(path) and "errcode" not in document:
+                raise AnswerLost("neither done nor an error")
+            return document
         except NotSent as error:
             raise unreachable(f"not reached: {error}") from error
         except AnswerLost as error:

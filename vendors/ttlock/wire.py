@@ -40,6 +40,14 @@ def changes_nothing(path: str) -> bool:
     return path.rpartition("/")[2].startswith(("list", "detail", "query"))
 
 
+_ONLY_WHETHER = frozenset({"change", "changePeriod", "delete", "deleteByCode", "freeze", "unfreeze"})
+
+
+def says_only_whether(path: str) -> bool:
+    """Says whether the answer to a request has nothing in it but its error number: then one without it says nothing."""
+    return path.rpartition("/")[2] in _ONLY_WHETHER
+
+
 def to_int(value: object) -> int | None:
     """Reads a number that may come as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str):

@@ -371,6 +371,31 @@ def test_a_delete_that_did_nothing_is_seen(site: TtlockSite) -> None:
     assert again.doors[0].outcome is Outcome.DONE
 
 
+def _say_nothing(site: TtlockSite, path: str) -> None:
+    """The next such call is not done, and answered by an object with nothing in it. Keys of phones are named without a lock."""
+    site.simulator.post("/faults", {"path": path, "clientId": site.client_id, "effect": "wordless"})
+
+
+@pytest.mark.parametrize("kind", [PIN, CARD, PHONE])
+def test_an_object_that_says_nothing_puts_no_key_to_rest_and_takes_none_back(site: TtlockSite, kind: CredentialKind) -> None:
+    path = {PIN: "keyboardPwd", CARD: "identityCard", PHONE: "key"}[kind]
+    request, result = issue(site, kind)
+    handle = handle_for(request, result)
+    rest = {PIN: "change", CARD: "changePeriod", PHONE: "freeze"}[kind]
+    _say_nothing(site, f"{path}/{rest}")
+    answer = site.port.suspend_credential(handle, SuspendReason.FRAUD_REVIEW, CallMeta(new_key()))
+    assert answer.doors[0].outcome is Outcome.UNKNOWN
+    again = site.port.suspend_credential(handle, SuspendReason.FRAUD_REVIEW, CallMeta(new_key(), attempt=2))
+    assert again.doors[0].outcome is Outcome.DONE
+    assert not site.opens(site.doors[0], kind, site.presented(result, request))
+    _say_nothing(site, f"{path}/delete")
+    gone = site.port.revoke_credential(handle, RevokeReason.LOST, CallMeta(new_key()))
+    assert gone.doors[0].outcome is Outcome.UNKNOWN
+    assert site.keys_at(site.doors[0]) == 1
+    site.port.revoke_credential(handle, RevokeReason.LOST, CallMeta(new_key(), attempt=2))
+    assert site.keys_at(site.doors[0]) == 0
+
+
 def test_a_refused_revoke_is_a_revoke_failure_and_goes_on_being_tried(site: TtlockSite) -> None:
     fault(site, "keyboardPwd/delete", errcode=-2025)
     request, result = issue(site)

@@ -457,6 +457,7 @@ def test_second_gateway_takes_over_when_the_first_is_off_line(tenant: Tenant) ->
 
 
 def test_sleeping_wifi_lock_takes_the_code_when_it_wakes(tenant: Tenant) -> None:
+    tenant.simulator.post("/latency", {"wifiAsyncMs": 2000})
     lock = tenant.add_lock(gatewayId=None, wifi={"powerSave": True})
     tenant.add_code("482913", lock, addType=4)
     assert tenant.call("lock/listKeyboardPwd", lockId=lock)["list"][0]["status"] == 4

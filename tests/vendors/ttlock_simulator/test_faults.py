@@ -49,6 +49,7 @@ def test_answer_never_comes(tenant: Tenant, effect: str, codes: tuple[int, int])
         ("html", 502, "<html>", (0, 0)),
         ("http500", 500, "", (0, 0)),
         ("empty", 200, "", (0, 0)),
+        ("wordless", 200, '{"weird":', (0, 0)),
         ("apply_then_html", 502, "<html>", (1, 1)),
         ("apply_then_http500", 500, "", (1, 1)),
         ("apply_then_errcode1", 200, '{"errcode":1,', (1, 1)),
