@@ -15,7 +15,7 @@ from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import Door, DoorResult, Intent, IssueInput, Outcome, Propagation, Window
 from vendors.support.marks import mark_of
 
-from .answers import is_live, places_in, results
+from .answers import is_live, moment, places_in, results
 from .client import Call, SaltoClient, path_of
 from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
 from .places import places_of
@@ -60,7 +60,7 @@ class CloudKeys:
             mine = self._mine(call, request, kind)
             alive = next((row for row in mine if is_live(row)), None)
             if alive is not None:
-                return self._completed(call, alive, request.doors)
+                return self._completed(call, alive, request)
             dead_count = len(mine)
         body = self._body(request, kind) | {"rooms": list(places.rooms), "mode": self._mode(request)}
         body["authorizations"] = {"grant": list(places.grants), "deny": []}
@@ -75,7 +75,7 @@ class CloudKeys:
             if refused.code == "idempotency_mismatch":
                 alive = next((row for row in self._mine(call, request, kind) if is_live(row)), None)
                 if alive is not None:
-                    return self._completed(call, alive, request.doors)
+                    return self._completed(call, alive, request)
             if refused.code == "room_checked_out" and request.intent is Intent.REPLACEMENT and body["mode"] == "copy":
                 return self._started_anew(call, request, body, idempotency_key)
             raise self.error(refused, request.doors) from None
@@ -116,6 +116,8 @@ class CloudKeys:
             found = self._pin_there(call, order, door) if call.meta.attempt > 1 else None
             if found is None:
                 found = checked_key(self._client.ask(call, "POST", path_of("keys"), body, idempotency_key=key))
+            elif moved := _moved(found, order.window):
+                found = self.change(call, VendorRef(str(found["cardRef"])), moved)
             return results(found, [door])[0]
         except Refused as refused:
             raise self.error(refused, [door]) from None
@@ -167,14 +169,18 @@ class CloudKeys:
         rows = self.of_credential(call, request.credential_id)
         return [row for row in rows if row.get("operator") == mark and row["kind"] == kind.value]
 
-    def _completed(self, call: Call, row: Row, doors: Sequence[Door]) -> Row:
+    def _completed(self, call: Call, row: Row, request: IssueInput) -> Row:
+        """Brings what an earlier attempt made to the doors and the window asked for now."""
         there = set(places_in(row))
-        missing = [door.external_id for door in doors if door.external_id not in there]
-        if not missing or row["status"] == "waiting_card":
+        missing = [door.external_id for door in request.doors if door.external_id not in there]
+        change = _moved(row, request.window) | ({"addRooms": missing} if missing else {})
+        if not change or row["status"] == "waiting_card":
             return row
         try:
-            return self.change(call, VendorRef(str(row["cardRef"])), {"addRooms": missing})
+            return self.change(call, VendorRef(str(row["cardRef"])), change)
         except Refused as refused:
+            if not missing:
+                raise self.error(refused, request.doors) from None
             refusals = [{"room": name, "code": refused.code} for name in missing]
             return {**row, "refused": refusals}
 
@@ -246,6 +252,12 @@ def postponed(door: Door) -> DoorResult:
     error = unreachable("kept until the new door has the key", Reason.BUSY)
     error.device_id = door.device_id
     return DoorResult(door.device_id, Outcome.FAILED, ref=door.ref, error=error)
+
+
+def _moved(row: Row, window: Window) -> dict[str, object]:
+    """What must change at a key for it to have this window: nothing where it has."""
+    there = (moment(str(row["validFrom"])), moment(str(row["validUntil"])))
+    return {} if there == (window.valid_from, window.valid_until) else dict(_window(window))
 
 
 def _window(window: Window) -> dict[str, str]:

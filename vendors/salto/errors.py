@@ -86,6 +86,7 @@ CLOUD: dict[str, Row] = {
     "bad_request": Row(KeyIssueFailed, "the request is not understood"),
     "card_timeout": Row(KeyIssueFailed, "no card was laid on the encoder in time"),
     "card_absent": Row(KeyIssueFailed, "the card was taken away or lies badly"),
+    "card_foreign": Row(KeyIssueFailed, "the card belongs to another system or is damaged: take a new one"),
     "cancelled": Row(KeyIssueFailed, "the encode job was cancelled"),
     "wrong_card": Row(KeyIssueFailed, "another card lies on the encoder than the one this key is on"),
 }

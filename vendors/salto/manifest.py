@@ -43,6 +43,7 @@ MANIFEST = VendorManifest(
         "timeout_s",
         "encoder_timeout_s",
         "cancellable_keys",
+        "log_dates",
     ),
     secret_names=(
         "api_key",

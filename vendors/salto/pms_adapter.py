@@ -55,7 +55,7 @@ from .errors import PMS, Refused, Unclear, refused_issue, translate, unreachable
 from .local_time import wall_end, wall_window
 from .manifest_code import CODE
 from .places import Places, authorisation_of, places_of
-from .pms_audit import read_log
+from .pms_audit import LogDates, read_log
 from .pms_client import OpenLine, PmsCall, PmsClient
 from .pms_refs import PmsRef, open_ref
 from .pms_words import CardOrder, PhoneOrder, check_out, modify, parse_card, read_audit, read_card
@@ -183,8 +183,8 @@ class SaltoPmsPort:
 
     def list_records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:
         """Returns the attempts that have reached the server, to the minute, oldest first."""
-        zone, now = self._zone("UTC"), self._context.clock.now()
-        return read_log(self._client, PmsCall(CallMeta("records", priority=3)), door, (since, until), zone, now)
+        dates = LogDates(self._zone("UTC"), self._context.clock.now(), is_month_first=self._settings.is_month_first)
+        return read_log(self._client, PmsCall(CallMeta("records", priority=3)), door, (since, until), dates)
 
     def _choose(self, request: IssueInput) -> Kind:
         for kind in request.preferred_kinds:

@@ -1,32 +1,62 @@
 """Reads a door's log over the PMS protocol: first, next, next, until the server says there is no more.
 
 One rule: the wire has no year; the latest year that does not put the event more than a day into the future is taken (proposed).
+The newest line comes last, so a log that cannot be read to its end tells nothing.
 Source: field order of a public client (medium); day before month unless the installation says otherwise (medium).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from vendors.port.errors import Reason
 from vendors.port.types import AccessRecord, CredentialKind, Door
 
-from .errors import Refused, Unclear
+from .errors import Refused, Unclear, unreachable
 from .local_time import instant_of
 from .pms_client import PmsCall, PmsClient
-from .pms_words import AuditRow, parse_audit, read_audit
+from .pms_words import LOG_ENDS, AuditRow, parse_audit, read_audit
 
-MAX_ROWS = 500
+MAX_ROWS = 3000
+"""More lines than any lock keeps. Source: none is public; the locks of other vendors keep 500 to 1,000."""
 REASONS = {"2": "other", "3": "not_permitted", "4": "expired", "5": "other"}
 GRANTED = "0"
 _SLACK = timedelta(days=1)
 
 
+@dataclass(frozen=True, slots=True)
+class LogDates:
+    """How an installation's log tells its times. `is_month_first` says that days are written `mm/dd`."""
+
+    zone: ZoneInfo
+    now: datetime
+    is_month_first: bool = False
+
+    def moment_of(self, row: AuditRow) -> datetime:
+        """Returns the row's instant in UTC. Raises ValueError for a day there is not."""
+        first, second = (int(part) for part in row.day.split("/"))
+        day, month = (second, first) if self.is_month_first else (first, second)
+        hour, minute = (int(part) for part in row.minute.split(":"))
+        year = self.now.astimezone(self.zone).year + 1
+        for candidate in range(year, year - 6, -1):  # six years back: 29 February
+            try:
+                wall = datetime(candidate, month, day, hour, minute)  # noqa: DTZ001 - the zone is applied by instant_of
+                at = instant_of(wall, self.zone)
+            except ValueError:
+                continue
+            if at <= self.now + _SLACK:
+                return at
+        raise ValueError("a day there is not")
+
+
 def read_log(
-    client: PmsClient, call: PmsCall, door: Door, span: tuple[datetime, datetime], zone: ZoneInfo, now: datetime
+    client: PmsClient, call: PmsCall, door: Door, span: tuple[datetime, datetime], dates: LogDates
 ) -> tuple[AccessRecord, ...]:
-    """Returns up to 500 attempts in the span, oldest first. Raises LockError."""
+    """Returns the attempts in the span, oldest first; a line whose time makes no sense is left out. Raises LockError, also for
+    a log that does not end."""
     found: list[AccessRecord] = []
     seen: Counter[str] = Counter()
     which = "WF"
@@ -37,31 +67,19 @@ def read_log(
             raise client.error(call, refused, door.device_id) from None
         except Unclear as unclear:
             raise unclear.error from None
-        if answer.field(0) == "WO":
-            break
+        if answer.field(0) == LOG_ENDS:
+            return tuple(sorted(found, key=lambda record: record.attempted_at))
         which = "WN"
         row = parse_audit(answer.fields)
-        at = moment_of(row, zone, now)
+        try:
+            at = dates.moment_of(row)
+        except ValueError:
+            continue
         name = f"{row.door}:{at:%Y%m%dT%H%M}:{row.incident}:{row.who}:{row.copy}"
         seen[name] += 1
         if span[0] <= at <= span[1]:
             found.append(_record(row, at, f"{name}:{seen[name]}", door.external_id))
-    return tuple(sorted(found, key=lambda record: record.attempted_at))
-
-
-def moment_of(row: AuditRow, zone: ZoneInfo, now: datetime) -> datetime:
-    """Returns the row's instant in UTC. Raises ValueError for a day there is not."""
-    day, month = (int(part) for part in row.day.split("/"))
-    hour, minute = (int(part) for part in row.minute.split(":"))
-    year = now.astimezone(zone).year + 1
-    for candidate in range(year, year - 6, -1):  # six years back: 29 February
-        try:
-            at = instant_of(datetime(candidate, month, day, hour, minute), zone)  # noqa: DTZ001 - the zone is applied by instant_of
-        except ValueError:
-            continue
-        if at <= now + _SLACK:
-            return at
-    raise ValueError("a day there is not")
+    raise unreachable(f"the door's log has more than {MAX_ROWS} lines", Reason.TIMEOUT)
 
 
 def _record(row: AuditRow, at: datetime, event_id: str, external_id: str) -> AccessRecord:

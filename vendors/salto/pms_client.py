@@ -6,6 +6,7 @@ order. In a process the commands of one server queue here; over processes the in
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,14 @@ from .errors import PMS, Refused, Unclear, translate, unreachable
 from .pms_driver import NotTaken, OutcomeUnknown, PmsDriver
 from .pms_frames import BadText, Frame
 from .pms_line import Line, LineNotOpened, TcpLine
+from .pms_words import COMMANDS, LOG_COMMANDS, LOG_ENDS
 from .settings import HUMAN_MARGIN_S, Settings
 
 NOT_READY_WAIT_S = 5.0
 QUICK_ANSWER_S = 15.0
 MIN_ASK_S = 1.0
+ERROR_LETTERS = re.compile("[A-Z]{2}")
+"""What an error answer begins with. Source: the same clients; a pair that is not in the table is still a refusal."""
 OpenLine = Callable[[float], Line]
 _queues: defaultdict[tuple[str, int], threading.Lock] = defaultdict(threading.Lock)
 """One lock for each server this process speaks to; whatever adapter objects there are."""
@@ -51,8 +55,8 @@ class PmsClient:
     def ask(self, call: PmsCall, fields: Sequence[str], *, with_card: bool = False) -> Frame:
         """Sends one command. `with_card` gives the person at the encoder time.
 
-        Raises Refused (the server's letters), Unclear (taken, or perhaps taken, and no sound answer), or a LockError when
-        nothing was done.
+        Raises Refused (the server's letters), Unclear (taken, or perhaps taken, and no sound answer, or one that answers
+        something else), or a LockError when nothing was done.
         """
         limit_s = self._settings.encoder_timeout_s + HUMAN_MARGIN_S if with_card else QUICK_ANSWER_S
         limit_s = min(limit_s, call.deadline.left_s)
@@ -60,9 +64,12 @@ class PmsClient:
             raise unreachable("no time left in this call", Reason.BUSY, throttled=True)
         with self._turn(limit_s):
             answer = self._converse(call, fields, limit_s)
-        if answer.field(0)[:2] != fields[0][:2] and answer.field(0) != "WO":
-            raise Refused(answer.field(0))
-        return answer
+        asked, said = fields[0], answer.field(0)
+        if said[:2] == asked[:2] or (asked in LOG_COMMANDS and said in (*LOG_COMMANDS, LOG_ENDS)):
+            return answer
+        if ERROR_LETTERS.fullmatch(said) and said not in COMMANDS:
+            raise Refused(said)
+        raise Unclear(unreachable("the answer is to something else", Reason.TIMEOUT))
 
     @contextmanager
     def _turn(self, limit_s: float) -> Iterator[None]:

@@ -49,6 +49,7 @@ class PmsDriver:
         self._clock_s = clock_s
         self._reader = FrameReader()
         self._waiting: list[Token] = []
+        self._unanswered = 0
         self.sent_count = 0
 
     def ask(self, fields: Sequence[str], answer_within_s: float) -> Frame:
@@ -69,9 +70,11 @@ class PmsDriver:
         for attempt in range(TRIES):
             try:
                 self._line.send(bytes([ENQ]))
+                self._unanswered += 1
                 signal = self._signal(min(end, self._clock_s() + ACK_WAIT_S))
             except (LineBroken, ValueError) as error:
                 raise NotTaken("the line broke before the command") from error
+            self._unanswered -= signal is not None
             if signal == ACK:
                 return
             if attempt + 1 < TRIES:
@@ -79,7 +82,8 @@ class PmsDriver:
         raise NotTaken("the interface is not ready")
 
     def _is_taken(self, frame: bytes, end: float) -> bool:
-        """Sends the frame; says True for ACK, False for NAK. Silence is neither: the ACK may be what got lost."""
+        """Sends the frame; says True for ACK, False for NAK. Silence is neither: the ACK may be what got lost. Nor is a NAK
+        while an ENQ is unanswered: it may be that one's, come late, and the frame be taken."""
         self.sent_count += 1
         try:
             self._line.send(frame)
@@ -88,6 +92,8 @@ class PmsDriver:
             raise OutcomeUnknown("the line broke at the command") from error
         if signal is None:
             raise OutcomeUnknown("neither taken nor refused")
+        if signal == NAK and self._unanswered:
+            raise OutcomeUnknown("a refusal, perhaps of an earlier question")
         return signal == ACK
 
     def _answer(self, end: float) -> Frame:

@@ -25,6 +25,13 @@ MAX_AUTHORISATION = len(_AUTHORISATIONS)
 EJECT, RETAIN = "E", "R"
 """Wait until the card is taken out; keep it and do not wait."""
 
+LOG_COMMANDS = ("WF", "WN", "WR")
+LOG_ENDS = "WO"
+"""The answer after the last line of a door's log."""
+
+COMMANDS = frozenset({"CN", "CC", "MC", "CO", "LT", LOG_ENDS, *LOG_COMMANDS})
+"""What answers that are no errors begin with."""
+
 NO_SERIAL, LAST_SERIAL = "0", "1"
 
 STAFF, SPARE, INVALID, UNIDENTIFIED = "LM", "LR", "LC", "LD"

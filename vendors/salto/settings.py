@@ -51,6 +51,7 @@ class Settings:
     timeout_s: float
     encoder_timeout_s: float
     cancellable: bool
+    is_month_first: bool = False
 
 
 def read_settings(context: AdapterContext) -> Settings:
@@ -77,6 +78,7 @@ def read_settings(context: AdapterContext) -> Settings:
         timeout_s=_seconds(settings, "timeout_s", DEFAULT_TIMEOUT_S),
         encoder_timeout_s=_seconds(settings, "encoder_timeout_s", DEFAULT_ENCODER_TIMEOUT_S),
         cancellable=settings.get("cancellable_keys", True) not in (False, "false"),
+        is_month_first=_is_month_first(settings),
     )
 
 
@@ -85,6 +87,13 @@ def _transport(settings: Mapping[str, object]) -> Transport:
         return Transport(str(settings.get("transport") or Transport.CLOUD))
     except ValueError:
         raise ValueError(f"setting transport must be one of {', '.join(Transport)}") from None
+
+
+def _is_month_first(settings: Mapping[str, object]) -> bool:
+    order = settings.get("log_dates") or "dd/mm"
+    if order not in ("dd/mm", "mm/dd"):
+        raise ValueError("setting log_dates must be dd/mm or mm/dd")
+    return order == "mm/dd"
 
 
 def _text(settings: Mapping[str, object], name: str, *, is_needed: bool = True) -> str:

@@ -85,8 +85,9 @@ class Hotel(SaltoSite):
         answer = self.simulator.post("/try", body)
         return bool(answer["open"]), str(answer["why"])
 
-    def place(self, card: str | None = None) -> str:
-        body = {"property": self.property, "encoder": ENCODER, "card": card}
+    def place(self, card: str | None = None, other: str = "") -> str:
+        """Lays a card on the encoder; `other` says what it is where it is no guest's."""
+        body = {"property": self.property, "encoder": ENCODER, "card": card, "other": other}
         return str(self.simulator.post("/place", body)["card"])
 
     def take(self) -> None:

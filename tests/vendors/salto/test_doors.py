@@ -319,6 +319,11 @@ def test_when_the_pool_of_cancellable_keys_is_used_up_no_key_is_made_and_a_perso
     with pytest.raises(KeyIssueFailed) as caught:
         hotel.key(Intent.ADDITIONAL)
     assert (caught.value.retriable, caught.value.reason) == (False, "settings")
+    hotel.extra["cancellable_keys"] = False
+    hotel.refresh()
+    with pytest.raises(KeyIssueFailed):
+        hotel.key(Intent.ADDITIONAL)
+    assert len(hotel.dump()["keys"]) == 1
 
 
 def test_when_the_deny_list_is_full_a_key_is_taken_off_the_list_with_a_warning_and_the_true_bound(hotel: Hotel) -> None:

@@ -86,6 +86,19 @@ def test_silence_after_the_frame_is_unknown_too_since_the_ack_may_be_what_was_lo
     assert line.sent.count(CO) == 1
 
 
+def test_a_refusal_that_may_be_an_earlier_questions_is_none_and_the_command_is_not_sent_again() -> None:
+    """The first question's NAK comes late, after the command was taken: sent again, it would start a second stay."""
+    line = ScriptedLine((ENQ, [SILENCE]), (ENQ, [ACK]), (CO, [NAK, ACK, DONE]))
+    with pytest.raises(OutcomeUnknown):
+        driver(line, tick=hurried()).ask(check_out("101"), 60)
+    assert line.sent.count(CO) == 1
+
+
+def test_a_question_left_without_answer_hinders_no_command_that_is_taken() -> None:
+    line = ScriptedLine((ENQ, [SILENCE]), (ENQ, [ACK]), (CO, [ACK, DONE]))
+    assert driver(line, tick=hurried()).ask(check_out("101"), 60).fields == ("CO", "101")
+
+
 def test_an_answer_that_drips_in_glued_to_its_ack_is_read() -> None:
     line = ScriptedLine((ENQ, [ACK]), (CO, [ACK + DONE[:1], *[bytes([b]) for b in DONE[1:]]]))
     assert driver(line).ask(check_out("101"), 30).fields == ("CO", "101")

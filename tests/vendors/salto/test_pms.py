@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.vendors.salto.harness import ENCODER
 from tests.vendors.salto.hotel import CARD, NOON, PHONE, PIN, H, Hotel, meta
 from tests.vendors.salto.scripted_line import HANG_UP, ScriptedLine
 from tests.vendors.site import new_key, request_for
@@ -18,6 +20,7 @@ from vendors.port.errors import (
     CredentialExpired,
     DeviceNotPaired,
     KeyIssueFailed,
+    LockError,
     Reason,
     VendorUnreachable,
 )
@@ -35,7 +38,9 @@ from vendors.port.types import (
     Window,
 )
 from vendors.salto.pms_adapter import SaltoPmsPort
+from vendors.salto.pms_client import PmsCall, PmsClient
 from vendors.salto.pms_frames import encode
+from vendors.salto.pms_words import parse_card, read_card
 from vendors.salto.settings import read_settings
 
 ENQ, ACK = b"\x05", b"\x06"
@@ -270,6 +275,65 @@ def test_each_error_says_what_to_do(pms: Hotel, letters: str, kind: type[Excepti
     assert caught.value.device_id == "lck_101"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [("CO", "101"), ("MC", "101"), ("LT", "Front desk"), ("WO", "101"), ("",), ("cn1",), ("CN\xb3",), ("ERROR",)],
+    ids=["CO", "MC", "LT", "WO", "empty", "small", "noise", "word"],
+)
+def test_an_answer_to_something_else_leaves_it_open_whether_the_card_was_written(pms: Hotel, answer: tuple[str, ...]) -> None:
+    raw = b"\x02\xb3" + b"\xb3".join(field.encode("latin-1") for field in answer) + b"\xb3\x03\x0d"
+    asked = ScriptedLine((ENQ, [ACK]), (cn(), [ACK, raw]))
+    read = ScriptedLine((ENQ, [ACK]), (READ, [ACK, read_answer("somebody")]))
+    result = issue(pms, order(pms), asked, read)
+    if answer == ("CN\xb3",):  # the separator inside: the command's own name came back
+        assert result.doors[0].outcome is Outcome.DONE
+        return
+    assert result.doors[0].outcome is Outcome.UNKNOWN
+    assert [warning.code for warning in result.warnings] == ["CHECK_CARD_AT_DOOR"]
+
+
+@pytest.mark.parametrize("letters", ["ES", "NC", "NF", "OV", "EP", "EF", "TD", "ED", "EA", "OS", "EO", "EG"])
+def test_each_error_of_the_simulated_server_makes_no_stay_and_is_a_refusal(pms: Hotel, letters: str) -> None:
+    pms.fault(command="CN", do="answer", code=letters)
+    with pytest.raises(LockError) as caught:
+        pms.key()
+    assert not caught.value.throttled
+    assert pms.generation(pms.doors[0]) == 0
+    assert pms.key().opens(pms.doors[0])
+
+
+def test_another_commands_answer_of_the_simulated_server_is_settled_by_reading(pms: Hotel) -> None:
+    pms.fault(command="CN", do="answer", code="CO")
+    assert pms.key().result.doors[0].outcome is Outcome.UNKNOWN
+    assert pms.calls() == ["PMS LT"]
+
+
+def test_a_card_of_another_system_is_refused_and_starts_no_stay(pms: Hotel) -> None:
+    pms.by_hand()
+    card = pms.place(other="foreign")
+    with pytest.raises(KeyIssueFailed) as caught:
+        pms.key()
+    assert (caught.value.retriable, "another system" in caught.value.vendor_message) == (False, True)
+    assert pms.generation(pms.doors[0]) == 0
+    assert pms.shown(pms.doors[0], card)[0] is False
+
+
+@pytest.mark.parametrize("letters", ["LM", "LR", "LC"])
+def test_a_card_that_is_no_guests_proves_nothing_of_an_earlier_attempt(pms: Hotel, letters: str) -> None:
+    pms.by_hand()
+    pms.place(other=letters)
+    pms.fault(command="CN", do="drop", written=False)
+    assert pms.key().result.doors[0].outcome is Outcome.UNKNOWN
+    assert pms.generation(pms.doors[0]) == 0
+
+
+def test_a_read_card_tells_its_shared_doors(pms: Hotel) -> None:
+    pms.key(doors=(pms.doors[0], pms.gym))
+    client = PmsClient(read_settings(pms.context()), pms.context())
+    card = parse_card(client.ask(PmsCall(meta()), read_card(ENCODER)).fields)
+    assert (card.rooms, card.grants, card.is_current) == ((pms.doors[0].external_id,), "7", True)
+
+
 def test_nobody_at_the_encoder_ends_in_time_and_makes_no_stay(pms: Hotel) -> None:
     pms.by_hand()
     with pytest.raises(KeyIssueFailed):
@@ -397,6 +461,54 @@ def test_a_log_without_years_is_dated_over_the_turn_of_the_year(new_hotel: Calla
     hotel.shown(hotel.street, guest.value)
     (record,) = hotel.port.list_records(hotel.doors[0], eve - H, eve + H)
     assert record.attempted_at == eve
+
+
+def log_lines(door: Door, *rows: tuple[str, str]) -> list[ScriptedLine]:
+    """A conversation for each line of a log, and one for its end."""
+    told = [("WF", door.external_id, day, minute, "0", "0", "101", "#0") for day, minute in rows]
+    answers = [*told, ("WO", door.external_id)]
+    asked = ["WF", *["WN"] * len(rows)]
+    return [
+        ScriptedLine((ENQ, [ACK]), (encode((which, door.external_id)), [ACK, encode(answer)]))
+        for which, answer in zip(asked, answers, strict=True)
+    ]
+
+
+def test_a_line_of_the_log_whose_time_makes_no_sense_leaves_the_others_readable(pms: Hotel) -> None:
+    rows = [("30/11", "10:00"), ("31/02", "10:00"), ("x", "10:00"), ("30/11", "25:61"), ("", ""), ("30/11", "10:05")]
+    lines = log_lines(pms.doors[0], *rows)
+    records = scripted(pms, *lines).list_records(pms.doors[0], NOON - 48 * H, NOON)
+    assert [f"{record.attempted_at:%d %H:%M}" for record in records] == ["30 05:30", "30 05:35"]
+    assert all(line.is_spent for line in lines)
+
+
+def test_a_log_longer_than_five_hundred_lines_is_read_to_its_newest(pms: Hotel) -> None:
+    rows = [(f"{1 + index // 60:02d}/11", f"10:{index % 60:02d}") for index in range(600)] + [("01/12", "12:00")]
+    records = scripted(pms, *log_lines(pms.doors[0], *rows)).list_records(pms.doors[0], NOON - 24 * H, NOON)
+    assert [f"{record.attempted_at:%d %H:%M}" for record in records] == ["01 07:30"]
+
+
+def test_a_log_without_end_is_given_up(pms: Hotel) -> None:
+    def endless(limit_s: float) -> ScriptedLine:
+        return ScriptedLine((ENQ, [ACK]), (encode((next(which), "101")), [ACK, encode(("WF", "101", "30/11", "10:00", "0"))]))
+
+    which = itertools.chain(["WF"], itertools.repeat("WN"))
+    port = SaltoPmsPort(read_settings(pms.context()), pms.context(), endless)
+    with pytest.raises(VendorUnreachable, match="timeout"):
+        port.list_records(ROOM, NOON - H, NOON)
+
+
+def test_a_server_that_writes_the_month_first_is_read_so(new_hotel: Callable[..., Hotel]) -> None:
+    hotel = new_hotel(transport="pms", log_dates="mm/dd")
+    hotel.simulator.post("/seed", {"property": hotel.property, "monthFirst": True})
+    guest = hotel.key()
+    assert guest.opens(hotel.doors[0])
+    hotel.shown(hotel.street, guest.value)
+    (record,) = hotel.port.list_records(hotel.doors[0], NOON - H, NOON + H)
+    assert record.attempted_at == NOON
+    hotel.extra["log_dates"] = "yyyy"
+    with pytest.raises(ValueError, match="log_dates"):
+        hotel.build()
 
 
 def test_health_is_the_servers_word_for_the_door(pms: Hotel) -> None:

@@ -8,7 +8,7 @@
 | POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?}`, `{"device", "code"}` for one door, `{}` heals | |
 | POST /try | `{"device", "kind", "value", "property"?, "at"?, "dry"?}` | `{"open", "why", "operation"}` |
 | POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?}` | a door out of reach; the staff card that ends a stay |
-| POST /place | `{"property", "encoder", "card"?}` | lays a card (or a blank one) on the encoder |
+| POST /place | `{"property", "encoder", "card"?, "other"?}` | lays a card (or a blank one) on the encoder; `other`: `foreign`, `LM`, `LR`, `LC` |
 | POST /take | `{"property", "encoder"}` | takes it away |
 | POST /phone | `{"property", "phone", "connected"}` | a phone without network |
 | POST /connector | `{"property", "up"}` | the connector stops or comes back |
@@ -145,7 +145,7 @@ class Control:
         prop = self._world.properties[body["property"]]
         encoder = prop.encoders[body["encoder"]]
         number = str(body["card"]) if body.get("card") else prop.fresh_card().number
-        prop.carriers.setdefault(number, Carrier(number))
+        prop.carriers.setdefault(number, Carrier(number)).other = str(body.get("other") or "")
         encoder.card = number
         finish_waiting(prop, encoder)
         return {"card": number}

@@ -22,6 +22,10 @@ LIVE = frozenset({"waiting_card", "active", "update_required", "reedition_requir
 """States of a key that may still open something."""
 
 
+FOREIGN = "foreign"
+"""A card of another system, or a damaged one."""
+
+
 class RoomState(StrEnum):
     """What the hotel list says of a room."""
 
@@ -58,7 +62,8 @@ class Image:
 
 @dataclass
 class Carrier:
-    """A card (by its number) or a key in a phone. Carries the deny list it last saw, and the doors' news to the server."""
+    """A card (by its number) or a key in a phone. Carries the deny list it last saw, and the doors' news to the server.
+    `other` is what it is where it is no guest's: FOREIGN, or the letters by which the server tells it (LM, LR, LC)."""
 
     number: str
     image: Image | None = None
@@ -66,6 +71,7 @@ class Carrier:
     denylist: frozenset[int] = frozenset()
     news: list[dict[str, Any]] = field(default_factory=list)
     is_connected: bool = True
+    other: str = ""
 
 
 @dataclass
@@ -159,6 +165,7 @@ class Property:
     guest_keys_update: bool = True
     connector_up: bool = True
     denylist_capacity: int = DENYLIST_CAPACITY
+    is_month_first: bool = False
     rooms: dict[str, Room] = field(default_factory=dict)
     doors: dict[str, Door] = field(default_factory=dict)
     encoders: dict[str, Encoder] = field(default_factory=dict)

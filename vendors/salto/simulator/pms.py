@@ -2,7 +2,8 @@
 
 One rule: ACK comes before the work. A client that hangs up after it does not stop the work.
 Faults (control port, `surface: pms`): `nak`, `silence` and `drop` (after ACK, with the card written unless `written` is
-false), `bad_lrc`, `split` (one byte a segment), `unready` (ENQ is answered NAK).
+false), `bad_lrc`, `split` (one byte a segment), `unready` (ENQ is answered NAK), `answer` (nothing is done, and the
+`code` given comes back: any error letters, or another command's name).
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from datetime import datetime
 from typing import Any
 
 from vendors.salto.pms_frames import ACK, ENQ, NAK, Frame, FrameReader, encode
-from vendors.salto.pms_words import read_authorisations, read_date
+from vendors.salto.pms_words import authorisations, read_authorisations, read_date
 
-from .model import LIVE, Carrier, Key, Property, RoomState
+from .model import FOREIGN, LIVE, Carrier, Key, Property, RoomState
 from .space import Refusal, Wanted, card_on, check_out, make_key, modify_stay, ready_encoder
 from .world import World
 
@@ -31,6 +32,7 @@ CODES = {
     "room_out_of_service": "OS",
     "card_timeout": "ED",
     "card_absent": "EP",
+    "card_foreign": "EF",
 }
 
 
@@ -91,13 +93,18 @@ class _Conversation:
 
     def _command(self, frame: Frame) -> None:
         name = frame.field(0)
-        fault = self._fault(name, only=("nak", "silence", "drop", "bad_lrc", "split"))
+        fault = self._fault(name, only=("nak", "silence", "drop", "bad_lrc", "split", "answer"))
         do = fault["do"] if fault else ""
         if not frame.is_sound or do == "nak":
             self._connection.sendall(bytes([NAK]))
             return
         self._connection.sendall(bytes([ACK]))
-        answer = answer_to(self._world, self._prop, frame.fields) if not fault or fault.get("written", True) else ("EG",)
+        if fault is not None and do == "answer":
+            answer: tuple[str, ...] = (str(fault["code"]), frame.field(1))
+        elif fault is None or fault.get("written", True):
+            answer = answer_to(self._world, self._prop, frame.fields)
+        else:
+            answer = ("EG",)
         if do == "silence":
             return
         if do == "drop":
@@ -212,6 +219,10 @@ def _read(prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
     card = card_on(prop, encoder) if encoder.card is not None else _last_written(prop, encoder.name)
     if card is None:
         return ("EP", fields[1])
+    if card.other == FOREIGN:
+        raise Refusal("card_foreign")
+    if card.other:
+        return ("LT", fields[1], card.other)
     if card.image is None:
         return ("LT", fields[1], "LD")
     image = card.image
@@ -224,7 +235,7 @@ def _read(prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
         *names,
         "CI" if current else "CO",
         image.copy,
-        "",
+        authorisations(image.grants - image.denials),
         image.starts.strftime("%H%M%d%m%y"),
         image.ends.strftime("%H%M%d%m%y"),
         image.operator,
@@ -260,7 +271,7 @@ def _audit(world: World, prop: Property, which: str, place: str) -> tuple[str, .
     return (
         which,
         place,
-        when.strftime("%d/%m"),
+        when.strftime("%m/%d" if prop.is_month_first else "%d/%m"),
         when.strftime("%H:%M"),
         _INCIDENTS[row["operation"]],
         "0",

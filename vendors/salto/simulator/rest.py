@@ -44,6 +44,7 @@ STATUS = {
     "room_out_of_service": 409,
     "card_timeout": 409,
     "wrong_card": 409,
+    "card_foreign": 409,
     "unknown_room": 422,
     "unknown_authorization": 422,
     "unsupported_kind": 422,

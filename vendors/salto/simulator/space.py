@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from .doors import sync_carrier, write_image
-from .model import LIVE, Carrier, Door, Encoder, Key, Operation, Property, Room, RoomState
+from .model import FOREIGN, LIVE, Carrier, Door, Encoder, Key, Operation, Property, Room, RoomState
 
 MAX_ROOMS = 4
 MAX_AUTHORISATION = 62
@@ -89,7 +89,10 @@ def make_key(prop: Property, wanted: Wanted) -> tuple[Key, list[dict[str, Any]]]
 
 
 def commit(prop: Property, key: Key, carrier: Carrier) -> list[dict[str, Any]]:
-    """Writes the carrier and, for a new stay, moves the rooms to a new generation. Returns the keys that became old."""
+    """Writes the carrier and, for a new stay, moves the rooms to a new generation. Returns the keys that became old. Raises
+    Refusal for a card that cannot be written."""
+    if carrier.other == FOREIGN:
+        raise Refusal("card_foreign")
     superseded: list[dict[str, Any]] = []
     if key.mode == "new":
         for name in key.rooms:
@@ -273,7 +276,7 @@ def _check(prop: Property, wanted: Wanted) -> None:
         _usable_room(prop, name)
     now = prop.local(prop.now())
     places = sum(1 for key in prop.keys.values() if key.is_cancellable and key.is_carried and key.ends > now)
-    if wanted.kind != "pin_code" and wanted.is_cancellable and places >= prop.denylist_capacity:
+    if wanted.kind != "pin_code" and places >= prop.denylist_capacity:  # whether or not this one would take a place
         raise Refusal("denylist_pool_exhausted")
     if wanted.kind == "pin_code":
         probe = Key("", "pin_code", "", "", 0, {}, set(), set(), wanted.starts, wanted.ends, "new", pin=wanted.pin)

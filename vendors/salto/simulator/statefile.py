@@ -24,6 +24,8 @@ PLAIN = (
     "id", "api_keys", "webhook_secret", "webhook_url", "encoder_timeout_s", "guest_keys_update", "connector_up",
     "denylist_capacity", "denylist", "events",
 )  # fmt: skip
+LATER = ("is_month_first",)
+"""What files of earlier versions lack; the usual value is taken then."""
 PARTS: Mapping[str, type[Any]] = {"rooms": Room, "doors": Door, "encoders": Encoder, "keys": Key}
 
 
@@ -58,7 +60,7 @@ def _property(prop: Property) -> dict[str, Any]:
     prop.numbers = itertools.count(number)
     parts = {name: [asdict(item) for item in getattr(prop, name).values()] for name in PARTS}
     return {
-        **{name: getattr(prop, name) for name in PLAIN},
+        **{name: getattr(prop, name) for name in (*PLAIN, *LATER)},
         **parts,
         "zone": prop.zone.key,
         "next_number": number,
@@ -69,7 +71,7 @@ def _property(prop: Property) -> dict[str, Any]:
 
 def _read(world: World, row: dict[str, Any]) -> Property:
     prop = Property(row["id"], world.clock, ZoneInfo(row["zone"]), row["api_keys"])
-    for name in PLAIN:
+    for name in (*PLAIN, *(name for name in LATER if name in row)):
         setattr(prop, name, row[name])
     for name, kind in PARTS.items():
         # the first field of each part is its name

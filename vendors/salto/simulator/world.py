@@ -102,6 +102,7 @@ _SETTINGS = {
     "encoderTimeoutS": "encoder_timeout_s",
     "guestKeysUpdate": "guest_keys_update",
     "denylistCapacity": "denylist_capacity",
+    "monthFirst": "is_month_first",
 }
 
 
