@@ -19,8 +19,8 @@ from sagas.flows import companions, fall_back
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
-from sagas.steps import RETRY_S, Answer, Call, StepContext, Work, backoff, is_spent
-from vendors.port.errors import KeyRevokeFailed, LockError, Reason, VendorUnreachable
+from sagas.steps import Answer, Call, StepContext, Work, backoff, is_spent
+from vendors.port.errors import KeyIssueFailed, KeyRevokeFailed, LockError, Reason, VendorUnreachable
 from vendors.port.secrets import Token
 from vendors.port.types import (
     CallResult,
@@ -44,13 +44,12 @@ def record(context: StepContext, work: Work, answer: Answer) -> None:
         key.acting_saga = None
     context.batch.touch(key)
     _log(context, work, answer)
-    if answer.bug:
-        _give_up_on_bug(context, work, key, answer)
-        return
     doors = {door.device_id: door for door in context.batch.doors_at(key) if door.pk in answer.call.doors}
     card_before = min((door.carried_version for door in doors.values() if not door.dropped), default=0)
     error = answer.error
-    if answer.result is not None:
+    if answer.bug:
+        error = _take_bug(context, work, key, answer)
+    elif answer.result is not None:
         error = _take_result(context, work, key, answer, answer.result, doors)
     elif answer.error is not None:
         _take_refusal(context, work, key, answer.call, list(doors.values()), answer.error)
@@ -355,12 +354,17 @@ def _replace_artifact(context: StepContext, key: KeyCredential, item: NewArtifac
     context.artifacts.update(artifacts.current(key.tenant_id, [key.id]))
 
 
-def _give_up_on_bug(context: StepContext, work: Work, key: KeyCredential, answer: Answer) -> None:
-    """An unexpected exception is our bug: the doors stay in doubt, somebody is told, and nothing is given any more."""
-    work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, "INTERNAL_ERROR", answer.bug
-    if answer.call.verb in (Verb.REVOKE, Verb.SUSPEND):  # a key that should not open is tried again all the same, slowly
-        work.status, work.due_at = SagaStatus.RETRY.value, backoff(context, len(RETRY_S))
+def _take_bug(context: StepContext, work: Work, key: KeyCredential, answer: Answer) -> LockError:
+    """An unexpected exception is our bug, told at once. The doors stay in doubt, and the next try, which looks first, is one of
+    the few that every failure gets: for all we know the answer was odd only once, and somebody stands at the door."""
     alarm(context, key, f"bug:{work.id}", "INTERNAL_ERROR", "critical", "lock/saga-dead")
+    call = answer.call
+    taking = call.verb in (Verb.REVOKE, Verb.SUSPEND)
+    error = (KeyRevokeFailed if taking else KeyIssueFailed)(key.vendor, f"an error of ours: {answer.bug}")
+    for door in context.batch.doors_at(key):
+        if door.pk in call.doors:
+            refuse_door(context, key, call, door, error, definite=False)
+    return error
 
 
 def _log(context: StepContext, work: Work, answer: Answer) -> None:
