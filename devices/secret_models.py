@@ -54,7 +54,8 @@ class SecretRotation(models.Model):
     valid), dropped (the old one out of use), retired (destroyed), rolled_back (the new one out of use, and once ended_at is set
     destroyed).
 
-    versions maps a name to [old, new]; old is 0 where there was none. retire_at is real time. actor_id is who asked.
+    versions maps a name to [old, new]; old is 0 where there was none, or the store has it no more. retire_at is real time.
+    actor_id is who asked.
     """
 
     id = models.CharField(max_length=64, primary_key=True)

@@ -25,7 +25,7 @@ from devices.secret_due import SECRET, WEBHOOK_ADDRESS
 from devices.secret_rules import ADDRESS_EVERY, NEXT, OVERLAP, has_overlap, names_of, rule_of
 from devices.secret_sealing import SealedInstallation
 from lockservice.core import clock, tenancy
-from lockservice.core.secret_store import secret_store
+from lockservice.core.secret_store import SecretMissing, secret_store
 from vendors.port.errors import LockError, Reason
 from vendors.port.ids import new_id
 from vendors.port.manifest import VendorManifest
@@ -141,8 +141,7 @@ def resume(tenant_id: str, rotation_id: str) -> Rotated:
         _roll_back_staged(tenant_id, rotation, "interrupted")
         raise RotationRefused("INTERRUPTED", "the values had not reached the store; give them again")
     fresh = {name: secret_store().read(sealed.name_of(name), new) for name, (_, new) in rotation.versions.items()}
-    trial = {name: value for name, value in adapters.secrets_of(sealed).items() if not name.endswith(NEXT)}
-    port = adapters.port_with(sealed, facts, {**trial, **fresh})
+    port = adapters.port_with(sealed, facts, {**_unchanged(sealed, rotation), **fresh})
     try:
         port.list_devices(facts.property_id)
     except LockError as error:
@@ -150,7 +149,7 @@ def resume(tenant_id: str, rotation_id: str) -> Rotated:
             raise RotationWaits(f"{error.vendor} gave no answer ({error.reason.value})") from error
         _roll_back_staged(tenant_id, rotation, "refused")
         raise RotationRefused("VENDOR_REFUSED", "the vendor does not take the new values") from error
-    return _switch(tenant_id, rotation_id, fresh)
+    return _switch(tenant_id, rotation_id, fresh, _gone(sealed, rotation))
 
 
 def rotate_address(tenant_id: str, installation_id: str, overlap: timedelta = webhooks_addresses.OVERLAP) -> Token:
@@ -261,7 +260,26 @@ def _forget_interrupted(row: VendorInstallation, now: datetime) -> None:
         _give_up(rotation, "interrupted")
 
 
-def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token]) -> Rotated:
+def _unchanged(sealed: SealedInstallation, rotation: SecretRotation) -> dict[str, Token]:
+    """Reads the values that stay as they are; not those that are replaced, which may be gone from the store."""
+    names = [name for name in sealed.secret_versions if not name.endswith(NEXT) and name not in rotation.versions]
+    held = {name: secret_store().read(sealed.name_of(name), sealed.secret_versions[name]) for name in names}
+    return {**sealed.old_secrets(), **held}
+
+
+def _gone(sealed: SealedInstallation, rotation: SecretRotation) -> frozenset[str]:
+    """Returns the names whose old value the store has no more: it cannot stand beside the new one, nor be gone back to."""
+    gone = set()
+    for name, (old, _new) in rotation.versions.items():
+        try:
+            if old:
+                secret_store().read(sealed.name_of(name), old)
+        except SecretMissing:
+            gone.add(name)
+    return frozenset(gone)
+
+
+def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token], gone: frozenset[str]) -> Rotated:
     with tenancy.tenant(tenant_id):
         row, rotation = _locked(tenant_id, rotation_id)
         if rotation.stage != STAGED:
@@ -269,12 +287,13 @@ def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token]) -> Rot
         now = clock.real_now()
         manifest = adapters.manifest(row.vendor)
         overlap = timedelta(seconds=rotation.overlap_s)
+        rotation.versions = {name: [0 if name in gone else old, new] for name, (old, new) in rotation.versions.items()}
         for name, (old, new) in rotation.versions.items():
             _use(row, name, new, beside=old if overlap and has_overlap(manifest, name) else 0)
         _save(row)
         _cut_short(rotation, now)
         rotation.stage, rotation.switched_at, rotation.retire_at = SWITCHED, now, now + overlap
-        rotation.save(update_fields=["stage", "switched_at", "retire_at"])
+        rotation.save(update_fields=["stage", "switched_at", "retire_at", "versions"])
         secret_due.note_next(row, manifest, fresh, now)
     selectors.forget()
     return _told(rotation)

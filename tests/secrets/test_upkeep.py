@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.core.management import call_command
 
-from devices import secret_due, secret_rotation, secret_upkeep, webhooks_addresses
+from devices import adapters, secret_due, secret_rotation, secret_rules, secret_upkeep, webhooks_addresses
 from devices.models import SecretDue, SecretRotation, VendorInstallation
 from devices.secret_upkeep import Place
+from lockservice.core.secret_store import SecretName, secret_store
 from lockservice.core.tenancy import tenant
 from tests.flows.conftest import alerts, make_hotel
 from tests.support.hotel import Hotel
@@ -61,6 +62,26 @@ def test_what_was_told_and_is_brought_forward_is_told_again(house: Hotel) -> Non
         secret_due.tell_late()
         secret_due.tell_late()
     assert alerts(house) == [("SECRET_ROTATION_LATE", "warning")] * 2
+
+
+@pytest.mark.parametrize("overlap", [secret_rules.OVERLAP, timedelta(0)])
+def test_a_value_the_store_has_no_more_is_replaced_by_a_rotation(house: Hotel, overlap: timedelta) -> None:
+    secret_store().destroy(SecretName(house.tenant_id, house.property_id, house.installation_id, NAME), 1)
+    new = fresh()
+    place = (house.tenant_id, house.installation_id)
+    assert secret_rotation.rotate(*place, {NAME: new}, actor_id="usr_1", overlap=overlap).stage == "switched"
+    with tenant(house.tenant_id):
+        row = VendorInstallation.objects.get(tenant_id=house.tenant_id, id=house.installation_id)
+    assert adapters.open_installation(row)[1] == {NAME: new.reveal()}
+    with pytest.raises(secret_rotation.RotationRefused, match="the old values are gone"):
+        secret_rotation.roll_back(*place)
+    with tenant(house.tenant_id):
+        SecretRotation.objects.filter(tenant_id=house.tenant_id).update(retire_at=datetime.now(UTC) - DAY)
+    while secret_rotation.retire_due(*place):
+        with tenant(house.tenant_id):
+            SecretRotation.objects.filter(tenant_id=house.tenant_id).update(retire_at=datetime.now(UTC) - DAY)
+    with tenant(house.tenant_id):
+        assert list(SecretRotation.objects.values_list("stage", flat=True)) == ["retired"]
 
 
 def test_a_webhook_address_made_without_an_overlap_takes_the_old_one_no_more(house: Hotel) -> None:
