@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -200,15 +201,31 @@ def read_table(lines: Iterable[str], rooms: Mapping[str, str]) -> dict[str, Plac
     Raises TableWrong.
     """
     reader = csv.DictReader(lines)
-    if tuple(reader.fieldnames or ()) != COLUMNS:
-        raise TableWrong(f"the first line must be {','.join(COLUMNS)}")
     table: dict[str, Placing] = {}
-    for number, row in enumerate(reader, start=2):
-        external_id = (row["external_id"] or "").strip()
-        if not external_id or len(external_id) > 64 or external_id in table:
-            raise TableWrong(f"line {number}, external_id: empty, too long or given twice")
-        table[external_id] = _placing(number, row, rooms)
+    try:
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise TableWrong(f"the first line must be {','.join(COLUMNS)}")
+        for row in reader:
+            number = reader.line_num
+            _check_text(number, row)
+            external_id = (row["external_id"] or "").strip()
+            if not external_id or len(external_id) > 64 or external_id in table:
+                raise TableWrong(f"line {number}, external_id: empty, too long or given twice")
+            table[external_id] = _placing(number, row, rooms)
+    except csv.Error as error:
+        raise TableWrong(f"line {reader.line_num + 1}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise TableWrong(f"after line {reader.line_num}: not UTF-8") from error
     return table
+
+
+def _check_text(number: int, row: Mapping[str | None, Any]) -> None:
+    """Refuses what no table of a person holds; cells beyond the last column come under None."""
+    if None in row:
+        raise TableWrong(f"line {number}: more than {len(COLUMNS)} cells")
+    for name, value in row.items():
+        if value and any(unicodedata.category(letter) == "Cc" for letter in value):
+            raise TableWrong(f"line {number}, {name}: a control character")
 
 
 def room_ids(tenant_id: str, property_id: str) -> dict[str, str]:
@@ -233,6 +250,8 @@ def _placing(number: int, row: Mapping[str, Any], rooms: Mapping[str, str]) -> P
         raise TableWrong(f"line {number}, areas: {unknown[0]!r} is none of {', '.join(Area)}")
     if shared is None:
         raise TableWrong(f"line {number}, shared: yes or no")
+    if len(set(named)) < len(named) or len(set(areas)) < len(areas):
+        raise TableWrong(f"line {number}: a room or an area is named twice")
     if not named and not areas:
         raise TableWrong(f"line {number}: a lock needs a room or an area")
     return Placing(label, tuple(rooms[name] for name in named), tuple(areas), shared)

@@ -126,12 +126,30 @@ def test_a_table_places_shared_doors_and_moves_locks(site: Hotel, tmp_path: Path
         ("external_id,label,rooms,areas,shared\na,x,101,,maybe\n", "line 2, shared: yes or no"),
         ("external_id,label,rooms,areas,shared\na,,101,,\n", "line 2, label: 1 to 120 characters"),
         ("external_id,label,rooms,areas,shared\na,x,,,\n", "line 2: a lock needs a room or an area"),
+        ("external_id,label,rooms,areas,shared\na,x,101;101,,\n", "line 2: a room or an area is named twice"),
+        ("external_id,label,rooms,areas,shared\na,x,101,,no,more\n", "line 2: more than 5 cells"),
+        ("external_id,label,rooms,areas,shared\na,x\0y,101,,\n", "line 2, label: a control character"),
+        (
+            "external_id,label,rooms,areas,shared\na," + "x" * 131_073 + ",101,,\n",
+            "line 2: field larger than field limit (131072)",
+        ),
     ],
 )
 def test_a_wrong_table_is_refused_with_line_and_column(text: str, message: str) -> None:
     with pytest.raises(TableWrong) as refused:
         registration.read_table(text.splitlines(), {"101": "rmu_1"})
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_table_that_is_not_utf_8_is_refused_as_such_and_nothing_is_written(
+    site: Hotel, tmp_path: Path, encoding: str
+) -> None:
+    table, before = tmp_path / "doors.csv", set(_rows(site))
+    table.write_text("external_id,label,rooms,areas,shared\na2,Zimmer für zwei,102,,no\n", encoding=encoding)
+    with pytest.raises(CommandError, match=r"^after line \d: not UTF-8$"):
+        _import(site, table=str(table))
+    assert set(_rows(site)) == before
 
 
 def test_an_installation_of_another_tenant_is_not_there(site: Hotel, doors: MockLocks) -> None:
