@@ -132,3 +132,16 @@ def test_a_verb_cut_by_a_limit_ends_as_if_it_had_not_been(
     gone = verb == "revoke" or (verb == "suspend" and not site.keeps_resting_keys)
     opens = verb in {"update", "unsuspend"}
     assert [state(door) for door in doors] == [(0 if gone else 1, opens, verb == "update")] * 2
+
+
+@stepwise
+def test_a_key_that_an_earlier_attempt_made_gets_the_window_asked_for_now(site: Site, kind: CredentialKind) -> None:
+    """The stay was made longer while nobody knew whether its key was there."""
+    request, _ = issue(site, kind, doors=site.doors[:1])
+    site.refresh()
+    again = replace(request, window=stay(-1, 90), meta=replace(request.meta, attempt=2))
+    result = site.port.issue_credential(again)
+    assert [row.outcome for row in result.doors] == [Outcome.DONE]
+    value = site.presented(result, again)
+    assert site.opens(site.doors[0], kind, value, datetime.now(UTC) + LATER)
+    assert site.keys_at(site.doors[0]) == 1

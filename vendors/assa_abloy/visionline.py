@@ -238,9 +238,12 @@ class VisionlinePort:
         )
         if card is None:
             card, refused = self._made(call, wanted, request.doors, request.credential_id)
-        elif missing := [door for door in request.doors if not card.doors.names(door)]:
+        else:
+            missing = [door for door in request.doors if not card.doors.names(door)]
             more = card.doors.with_doors(listed(missing))
-            card, refused = self._replaced(call, card, replace(wanted, doors=more, overrides=False), missing, request)
+            is_late = kind in CARD_KINDS and card.window != on_wall(request.window, self._settings.zone)
+            wanted = replace(wanted, doors=more, overrides=False, rewrites=is_late and wanted.serial is None)
+            card, refused = self._replaced(call, card, wanted, missing, request)
         doors = self._settled(request.doors, card, refused, is_new=True)
         return IssueResult(
             doors=settle(doors),

@@ -46,6 +46,7 @@ from vendors.port.types import (
     SuspendReason,
     UpdateInput,
     Warning,  # noqa: A004 - the contract calls it so
+    Window,
 )
 from vendors.support.marks import tag_of
 from vendors.support.per_door import settle
@@ -120,7 +121,7 @@ class VostioPort:
         """Makes the grant open again in the handle's window. Raises CredentialExpired when that is over."""
         if handle.window.valid_until <= self._context.clock.now():
             raise CredentialExpired(MANIFEST.code, "the window is over")
-        fields = {"suspended": False, **_window_fields(handle)}
+        fields = {"suspended": False, **_window_fields(handle.window)}
         return self._asked(Call(meta), lambda call: self._rest(call, handle, fields))
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
@@ -226,8 +227,9 @@ class VostioPort:
             grant = next(iter(self._grants.of_credential(call, request.credential_id)), None)
         if grant is None:
             grant, refused = self._make(call, request, kind)
-        elif missing := [door for door in request.doors if not grant.doors.names(door)]:
-            grant, refused = self._changed(call, grant, {}, missing, ())
+        else:
+            missing = [door for door in request.doors if not grant.doors.names(door)]
+            grant, refused = self._changed(call, grant, self._moved(grant, request.window), missing, ())
         waits = grant.issuing_request_id if grant is not None and grant.status == "issuing" else None
         if waits is not None and not self._is_issued(call, waits, polls=self._settings.issue_polls):
             result = self._deferred(call, request.doors, waits, grant, refused)
@@ -244,6 +246,13 @@ class VostioPort:
             kind=kind,
             artifact=self._artifact(call, request, kind, grant),
         )
+
+    def _moved(self, grant: Grant, window: Window) -> dict[str, object]:
+        """What must change at a grant that an earlier attempt made, for it to have this window; a card is written again."""
+        fields = _window_fields(window)
+        if fields == _window_fields(grant.window):
+            return {}
+        return fields | ({"encoderId": self._encoder()} if grant.kind in CARD_KINDS else {})
 
     def _make(self, call: Call, request: IssueInput, kind: CredentialKind) -> tuple[Grant | None, dict[str, LockError]]:
         """Asks for the grant, leaving out doors the environment does not know. Returns it and the refused doors."""
@@ -298,7 +307,7 @@ class VostioPort:
         if not grants[0].doors.with_doors(listed(request.added)).without(listed(request.removed)).guest:
             until = self._grants.withdraw(call, grants[0], RevokeReason.REPLACED.value) or until
             return CallResult(tuple(gone(d, until) for d in every), calls=call.requests)
-        fields = _window_fields(handle)
+        fields = _window_fields(handle.window)
         rewrites = request.at_encoder and handle.kind in CARD_KINDS
         if rewrites:
             fields["encoderId"] = self._encoder()
@@ -464,8 +473,8 @@ def _grant_of(answer: Mapping[str, object], body: Mapping[str, object]) -> Grant
     return read_grant({**body, "version": 1, **answer})
 
 
-def _window_fields(handle: CredentialHandle) -> dict[str, object]:
-    return {"validFrom": instant_text(handle.window.valid_from), "validUntil": instant_text(handle.window.valid_until)}
+def _window_fields(window: Window) -> dict[str, object]:
+    return {"validFrom": instant_text(window.valid_from), "validUntil": instant_text(window.valid_until)}
 
 
 def _warnings(kind: CredentialKind, grant: Grant | None) -> tuple[Warning, ...]:

@@ -106,7 +106,7 @@ class AssaSite(Site):
         if result.kind is CredentialKind.MOBILE_APP:
             return self.phone_of(result.artifact.value)  # type: ignore[union-attr]
         tag = tag_of(request.credential_id).removeprefix("c-")
-        return next(str(key["serial"]) for key in self.dump()["vendor"] if key["label"].endswith(tag))
+        return [str(key["serial"]) for key in self.dump()["vendor"] if key["label"].endswith(tag)][-1]
 
     def phone_of(self, token: Token) -> str:
         """The guest's app redeems its invitation, where it has one; the phone then opens with this key."""
