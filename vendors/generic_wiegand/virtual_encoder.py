@@ -33,6 +33,8 @@ VOID = bytes(BLOCK_BYTES)
 READINGS: Mapping[str, str] = {"list": "/controller/list", "log": "/controller/log", "doors": "/controller/doors"}
 CHANGES = frozenset({"change", "withdraw", "rest", "wake"})
 SEVERAL_WRITES = frozenset({"encode", "change"})
+SENSELESS = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
+"""What reading a job, or a device's answer, ends in where a part is missing or of another type."""
 
 
 class _Said(Exception):
@@ -83,7 +85,9 @@ class VirtualEncoder:
             cut = _refused(said.code)
         except AnswerLost:
             return DeskResult(Outcome.UNKNOWN, detail="the answer was lost on the cable")
-        except (KeyError, ValueError, TypeError) as error:
+        except SENSELESS as error:
+            if noted.has_begun:  # an answer to a write that says nothing: it may have been done
+                return DeskResult(Outcome.UNKNOWN, detail=f"an answer made no sense: {type(error).__name__}")
             cut = DeskResult(Outcome.REFUSED, Refusal.FAILED, f"the job makes no sense: {type(error).__name__}")
         if noted.has_begun and job.action in SEVERAL_WRITES:
             return DeskResult(Outcome.UNKNOWN, detail=f"cut off between two writes: {cut.detail}")
@@ -108,7 +112,7 @@ class VirtualEncoder:
             return DeskResult(Outcome.REFUSED, Refusal.NOT_DONE, "nothing had been written")
         try:
             return self._recall_card(job, note) if job.action == "encode" else self._recall_lines(job)
-        except (NotSent, AnswerLost, _Said, KeyError, ValueError, TypeError):
+        except (NotSent, AnswerLost, _Said, *SENSELESS):
             return DeskResult(Outcome.UNKNOWN, detail="it cannot be read back now")
 
     # --- cards
