@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -95,13 +96,9 @@ def test_a_line_that_may_have_been_written_is_unknown(cable: Cable, job: DeskJob
 def test_a_card_that_cannot_be_read_is_not_written_and_a_recall_tells_nothing(cable: Cable, answer: object) -> None:
     cable.body = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
     noted = Noted()
-    said: DeskResult = driver_at(cable).do(DeskJob(**{**_parts(WRITTEN), "expires_in_s": 0.3}), noted)
+    said: DeskResult = driver_at(cable).do(replace(WRITTEN, expires_in_s=0.3), noted)
     assert said.outcome in {Outcome.REFUSED, Outcome.EXPIRED, Outcome.UNKNOWN}
     assert said.refusal in {None, Refusal.FAILED, Refusal.CARD_UNUSABLE}
     assert Stage.WRITING not in noted.stages
     for job in (ENTERED, WRITTEN):
         assert driver_at(cable).recall(job, Stage.WRITING, "04a1b2c3").outcome is Outcome.UNKNOWN
-
-
-def _parts(job: DeskJob) -> dict[str, object]:
-    return {name: getattr(job, name) for name in ("job_id", "vendor", "action", "body")}
