@@ -17,13 +17,13 @@ from credentials import artifacts, locks, notices
 from credentials.house import House, house
 from credentials.lifecycle import ACTIONS, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
-from credentials.reservations import FRAUD
+from credentials.reservations import ENDED, FRAUD
 from credentials.services import KeyBatch
 from devices import adapters, relay_jobs, selectors
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Property
 from sagas.consumer import handle_body
-from sagas.flows import issue_key, replace_key, rest_key, revoke_key, update_key, wake_sagas, write_card
+from sagas.flows import issue_key, replace_key, rest_key, revoke_key, successors, update_key, wake_sagas, write_card
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from sagas.outbox import Cause
@@ -79,8 +79,8 @@ class IssueCommand:
 def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
     """Issues a key at the one installation its rooms are on.
 
-    Refused: NOT_FOUND (property), TRANSITION_REFUSED (property not in operation), VALIDATION_FAILED (rooms unknown or on
-    several installations, no kind fits, window over).
+    Refused: NOT_FOUND (property), TRANSITION_REFUSED (property not in operation, stay suspended), STAY_ENDED, VALIDATION_FAILED
+    (rooms unknown or on several installations, no kind fits, window over).
     """
     with tenancy.tenant(tenant_id):
         now = clock.now()
@@ -93,7 +93,7 @@ def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> A
         if earlier is not None:
             return _act(earlier)
         batch, incarnation, ordinal = _stay(tenant_id, command, installation, now)
-        _require_awake(tenant_id, command, batch, incarnation)
+        _require_standing(tenant_id, command, batch, incarnation)
         request = issue_key.KeyRequest(
             installation=selectors.installation(tenant_id, installation),
             rooms=command.rooms,
@@ -266,22 +266,13 @@ def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
 
 
 def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
-    """Repairs doors that are still open; a failed key is issued anew, and the returned credential is its successor.
-
-    Refused: NOT_FOUND, TRANSITION_REFUSED.
-    """
+    """Repairs doors that are still open; a failed key is issued anew, as its stay now stands, and the returned credential is
+    its successor. Refused: NOT_FOUND, TRANSITION_REFUSED, STAY_ENDED, CREDENTIAL_EXPIRED."""
     successor: list[KeyCredential] = []
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.state == State.FAILED:
-            require_open(tenant_id, key.property_id)
-            stay = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=key.reservation_id).first()
-            if stay is not None and stay.status == FRAUD:
-                raise Refused("TRANSITION_REFUSED", "the stay is under review")
-            made = replace_key.reissue_failed(batch, place, key, cause)
-            if made is None:
-                raise Refused("TRANSITION_REFUSED", "a successor was issued already")
-            successor.append(made)
+            successor.append(issue_anew(batch, place, key, cause))
             return
         batch.retarget(key)
         if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id)):
@@ -290,7 +281,7 @@ def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
             door.due_at, door.final, door.attempts = None, False, 0
             batch.touch_door(door)
 
-    act = act_on_key(tenant_id, credential_id, "retry", actor, do)
+    act = act_on_key(tenant_id, credential_id, "retry", actor, do, whole_stay=True)
     return read_act(tenant_id, successor[0].id) if successor else act
 
 
@@ -381,17 +372,13 @@ def new_act_id() -> str:
 
 
 def act_on_key(
-    tenant_id: str,
-    credential_id: str,
-    action: str,
-    actor: Actor,
-    do: Callable[[KeyBatch, House, KeyCredential, Cause], None],
-    *,
-    refuse: bool = True,
-) -> Act:
-    """Runs an act on a locked credential in one transaction. Refused: NOT_FOUND, TRANSITION_REFUSED."""
+    tenant_id: str, credential_id: str, action: str, actor: Actor,
+    do: Callable[[KeyBatch, House, KeyCredential, Cause], None], *, refuse: bool = True, whole_stay: bool = False,
+) -> Act:  # fmt: skip
+    """Runs an act on a locked credential, or on it among all keys of its stay, in one transaction. Refused: NOT_FOUND,
+    TRANSITION_REFUSED."""
     with tenancy.tenant(tenant_id):
-        batch = _locked(tenant_id, credential_id)
+        batch = _locked(tenant_id, credential_id, whole_stay=whole_stay)
         key = batch.keys[credential_id]
         if refuse and not may(action, key.state):
             raise Refused("TRANSITION_REFUSED", f"{action} is not possible while {key.state}")
@@ -400,14 +387,26 @@ def act_on_key(
         return _act(key)
 
 
-def _locked(tenant_id: str, credential_id: str) -> KeyBatch:
-    """Locks the credential; with a reservation, that first and then all of its keys."""
+def _locked(tenant_id: str, credential_id: str, *, whole_stay: bool) -> KeyBatch:
+    """Locks the credential; with a reservation, that first and then the key, or all keys of the stay."""
     plain = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values_list("reservation_id").first()
     if plain is None:
         raise Refused("NOT_FOUND", "no such credential")
     if plain[0]:
         locks.lock_reservation(tenant_id, plain[0])
+    if plain[0] and whole_stay:
+        return KeyBatch.load_stays(tenant_id, [plain[0]], clock.now())
     return KeyBatch.load(tenant_id, [credential_id], clock.now())
+
+
+def issue_anew(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential:
+    """Issues a failed key anew, as its stay now stands. All keys of the stay are in the batch. Refused as by `retry`."""
+    require_open(key.tenant_id, key.property_id)
+    row = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id).first()
+    try:
+        return successors.issue_anew(batch, place, key, row, cause)
+    except successors.NoneNow as error:
+        raise Refused(error.code, str(error)) from error
 
 
 def _replace(
@@ -454,9 +453,11 @@ def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
     return min(common)
 
 
-def _require_awake(tenant_id: str, command: IssueCommand, batch: KeyBatch, incarnation: int) -> None:
-    """A suspension is not got round by another key of the same stay."""
+def _require_standing(tenant_id: str, command: IssueCommand, batch: KeyBatch, incarnation: int) -> None:
+    """A stay that has ended gets no key, and a suspension is not got round by another key of the same stay."""
     row = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=command.reservation_id).first()
+    if row is not None and row.status in ENDED:
+        raise Refused("STAY_ENDED", successors.how_it_ended(row))
     flagged = row is not None and row.status == FRAUD
     rests = any(key.suspend_reason and key.incarnation == incarnation for key in batch.keys.values())
     if (flagged or rests) and not command.may_resume:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from credentials.house import House
 from credentials.lifecycle import State
-from credentials.models import KeyCredential, Reservation
-from credentials.reservations import FRAUD
+from credentials.models import KeyCredential
 from credentials.services import KeyBatch
-from sagas.acts import Act, Actor, Refused, act_on_key, read_act, require_open
-from sagas.flows import choose_pin, replace_key
+from sagas.acts import Act, Actor, Refused, act_on_key, issue_anew, read_act
+from sagas.flows import choose_pin
 from sagas.intake import own_key
 from sagas.outbox import Cause
 from vendors.port.secrets import Pin
@@ -21,35 +20,32 @@ from vendors.port.types import CredentialKind
 def choose(tenant_id: str, credential_id: str, pin: Pin, actor: Actor, act_id: str) -> Act:
     """Takes digits for a PIN key; a failed one is issued anew with them, and the returned credential is its successor.
 
-    Refused: NOT_FOUND, TRANSITION_REFUSED (no PIN key, or over), CREDENTIAL_EXPIRED, VALIDATION_FAILED (a rule for digits).
+    Refused: NOT_FOUND, TRANSITION_REFUSED (no PIN key, or over), STAY_ENDED, CREDENTIAL_EXPIRED, VALIDATION_FAILED (a rule
+    for digits).
     """
     made: list[KeyCredential] = []
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.kind != CredentialKind.PIN_CODE:
             raise Refused("TRANSITION_REFUSED", "the key is not a PIN")
-        if key.valid_until <= batch.now:
-            raise Refused("CREDENTIAL_EXPIRED", "the key's window is over")
         target = key
         if key.state == State.FAILED:
             target = _anew(batch, place, key, cause)
             made.append(target)
+        elif key.valid_until <= batch.now:
+            raise Refused("CREDENTIAL_EXPIRED", "the key's window is over")
         try:
             choose_pin.begin(batch, place, target, pin, own_key("choose-pin", key.id, act_id), cause)
         except choose_pin.DigitsRefused as error:
             raise Refused("VALIDATION_FAILED", "these digits cannot be taken", {"pin": str(error)}) from None
 
-    act = act_on_key(tenant_id, credential_id, "choose_pin", actor, do)
+    act = act_on_key(tenant_id, credential_id, "choose_pin", actor, do, whole_stay=True)
     return read_act(tenant_id, made[0].id) if made else act
 
 
 def _anew(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential:
-    require_open(key.tenant_id, key.property_id)
-    stay = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id).first()
-    if stay is not None and stay.status == FRAUD:
-        raise Refused("TRANSITION_REFUSED", "the stay is under review")
-    made = replace_key.reissue_failed(batch, place, key, cause)
-    if made is None or made.kind != CredentialKind.PIN_CODE:
-        raise Refused("TRANSITION_REFUSED", "a successor was issued already")
+    made = issue_anew(batch, place, key, cause)
+    if made.kind != CredentialKind.PIN_CODE:
+        raise Refused("TRANSITION_REFUSED", "no PIN is possible at the stay's doors")
     batch.flush()
     return made

@@ -39,6 +39,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "TRANSITION_REFUSED": ProblemKind(409, "The key's state does not allow this"),
     "OPERATION_IN_PROGRESS": ProblemKind(409, "The same request is still being worked on", retriable=True),
     "CREDENTIAL_EXPIRED": ProblemKind(409, "The key's window is over"),
+    "STAY_ENDED": ProblemKind(409, "The stay has ended; it gets no key"),
     "DEVICE_NOT_PAIRED": ProblemKind(409, "The vendor does not know this lock"),
     "PAYLOAD_TOO_LARGE": ProblemKind(413, "The body is too large"),
     "UNSUPPORTED_MEDIA_TYPE": ProblemKind(415, "The body must be application/json in UTF-8"),

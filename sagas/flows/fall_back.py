@@ -25,6 +25,7 @@ from devices import adapters, selectors
 from devices.breaker import Standing
 from sagas.flows.settle_doors import rest_pin
 from sagas.intake import Start, internal_lane, own_key
+from sagas.models import Saga, SagaStatus
 from sagas.steps import StepContext, Work
 from vendors.port.errors import Reason
 from vendors.port.types import CredentialKind
@@ -144,6 +145,12 @@ def start(context: StepContext, work: Work, key: KeyCredential, way: Way, why: s
         ),
         work.cause,
     )
+
+
+def is_under_way(key: KeyCredential) -> bool:
+    """Says whether a failed key's successor is about to be given. Under the lock of the stay, which the giving takes."""
+    rows = Saga.objects.filter(tenant_id=key.tenant_id, installation_id="", key=own_key("fall-back-of", key.id))
+    return rows.exclude(status__in=[SagaStatus.DONE.value, SagaStatus.DEAD.value]).exists()
 
 
 def _fitting(key: KeyCredential, doors: list[CredentialDoor]) -> tuple[CredentialKind, ...]:

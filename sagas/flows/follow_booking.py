@@ -6,8 +6,8 @@ what the keys are and what they should be is all there is to do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
@@ -17,7 +17,7 @@ from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import issue_key, rest_key, revoke_key, update_key
+from sagas.flows import fall_back, issue_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -31,6 +31,17 @@ class Home:
 
     installation: InstallationFacts
     rooms: tuple[str, ...]
+    areas_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a key of a stay is to be now. `window` has its grace; `areas` None means the policy's."""
+
+    rooms: tuple[str, ...]
+    window: Window
+    areas: tuple[str, ...] | None
+    floors: tuple[str, ...]
     areas_only: bool = False
 
 
@@ -79,6 +90,56 @@ def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, sag
         ),
         cause,
     )
+
+
+def shape_of(batch: KeyBatch, row: Reservation, key: KeyCredential) -> Shape | None:
+    """Returns what a key that takes a failed one's place is to be: what the newest version says, or less where less was asked
+    for and no version came since. None when the stay has nothing at its lock system any more. The stay's keys are in the batch.
+
+    Raises UnusableBooking for a room without a lock.
+    """
+    place = house(batch.tenant_id, row.property_id)
+    home = _home_for(batch, key, homes_of(batch.tenant_id, place, row))
+    if home is None:
+        return None
+    window = place.policy.widen(Window(row.valid_from, row.valid_until))
+    is_within = set(key.rooms) <= set(home.rooms) and (bool(key.rooms) or not home.rooms)
+    is_within = is_within and window.valid_from <= key.valid_from and key.valid_until <= window.valid_until
+    if is_within and key.ended_at is not None and row.updated_at < key.ended_at:
+        own = Window(key.valid_from, key.valid_until)
+        return Shape(tuple(key.rooms), own, tuple(key.areas), tuple(key.floors), home.areas_only)
+    areas = tuple(row.areas) if row.areas is not None else None
+    return Shape(home.rooms, window, areas, tuple(row.floors), home.areas_only)
+
+
+def bring(batch: KeyBatch, row: Reservation, key: KeyCredential, saga_key: str, cause: Cause) -> None:
+    """Brings one live key to what the newest version says. The projection and the stay's keys are locked."""
+    place = house(batch.tenant_id, row.property_id)
+    home = _home_for(batch, key, homes_of(batch.tenant_id, place, row))
+    if home is None:
+        revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
+        return
+    _update(batch, place, key, saga_key, cause, Window(row.valid_from, row.valid_until), home, row)
+
+
+def keep_resting(batch: KeyBatch, row: Reservation | None, made: KeyCredential, failed: KeyCredential, cause: Cause) -> None:
+    """Lets a key in place of a failed one rest as soon as it is there, where a key of the stay rests or was taken back resting,
+    where the failed one was to rest, where the guest has not come, and while the stay is under review."""
+    stay = [key for key in batch.of_stay(str(made.reservation_id)) if key.incarnation == made.incarnation]
+    reasons = [SuspendReason(key.suspend_reason) for key in stay if key.suspend_reason and not key.resuming]
+    reasons += [SuspendReason(reason) for reason in rest_key.was_to_rest(batch.tenant_id, failed.id)]
+    status = row.status if row is not None else ""
+    reasons = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or status == NO_SHOW]
+    if row is not None and status == NO_SHOW and _no_show_due(house(batch.tenant_id, row.property_id), row) <= batch.now:
+        reasons.append(SuspendReason.NO_SHOW)
+    if status == FRAUD:
+        reasons.append(SuspendReason.FRAUD_REVIEW)
+    if reasons:
+        suspend_soon(batch, made, reasons[0], own_key("anew-resting", made.id), cause)
+
+
+def _no_show_due(place: House, row: Reservation) -> datetime:
+    return row.updated_at + timedelta(hours=place.policy.no_show_suspend_after_hours)
 
 
 def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None:
@@ -192,15 +253,17 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
     if any(key.state in LIVE for key in opens):
         return
     moved_away = [key for key in ours if key.state in LIVE or key.revoke_reason == RevokeReason.REPLACED]
-    if len(moved_away) < len(ours):
-        return  # a person or a failure ended this key: a booking event does not bring it back
+    failed = [key for key in ours if key not in moved_away and _failed_for_another(key, home, place.policy.widen(window))]
+    if len(moved_away) + len(failed) < len(ours):
+        return  # a person ended this key, or what is asked for has failed already: a booking event does not bring it back
     if place.policy.widen(window).valid_until <= batch.now:
         return
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
-    if moved_away:
+    if ours:
         key = own_key("moved-back", row.reservation_id, str(row.incarnation), installation.id, str(row.version))
+    request = _request(row, home, window, key)
     try:
-        issue_key.begin(batch, place, _request(row, home, window, key), cause)
+        made = issue_key.begin(batch, place, replace(request, replaces=failed[-1].id) if failed else request, cause)
     except issue_key.NoKindFits as error:
         if not home.areas_only:
             raise
@@ -208,6 +271,19 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
         batch.alerts.append(
             NewAlert(f"areas:{installation.id}", "KEY_ISSUE_FAILED", "warning", detail, "lock/key-issue", place.property_id)
         )
+        return
+    for old in failed:
+        old.replaced_by = made.id
+        batch.touch(old)
+        keep_resting(batch, row, made, old, cause)
+
+
+def _failed_for_another(key: KeyCredential, home: Home, window: Window) -> bool:
+    """Says whether the key failed at other rooms or dates than the stay has now; neither called off, nor about to go on."""
+    if key.state != State.FAILED or key.revoke_reason or fall_back.is_under_way(key):
+        return False
+    same_window = (key.valid_from, key.valid_until) == (window.valid_from, window.valid_until)
+    return set(key.rooms) != set(home.rooms) or not same_window
 
 
 def _newest(batch: KeyBatch, key: KeyCredential) -> KeyCredential:
@@ -274,7 +350,7 @@ def _rehome(key: KeyCredential, installation: InstallationFacts) -> None:
 
 def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str | None, event_id: str, cause: Cause) -> None:
     if row.status == NO_SHOW:
-        due = row.updated_at + timedelta(hours=place.policy.no_show_suspend_after_hours)
+        due = _no_show_due(place, row)
         saga_key = sha256_key(row.reservation_id, "suspend-noshow", f"v{row.incarnation}", f".{row.version}")
         lane = internal_lane(batch.tenant_id)
         item = Start(

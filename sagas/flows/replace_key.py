@@ -30,25 +30,16 @@ def begin(
     revoke_key.begin(batch, key, reason, saga_key, cause, trigger="replaced")
     batch.flush()  # the successor may only exist once the old key is over: one live key per intended key
     wanted = CredentialKind(kind or key.kind)
-    successor = issue_key.begin(batch, place, _request(key, wanted, cause), cause)
+    successor = issue_key.begin(batch, place, request(key, wanted, cause), cause)
     key.replaced_by = successor.id
     batch.touch(key)
     return successor
 
 
-def reissue_failed(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
-    """Issues anew a key that failed, linked by `replaces`; None when it did not fail or has a successor."""
-    if key.state != State.FAILED or key.replaced_by:
-        return None
-    successor = issue_key.begin(batch, place, _request(key, CredentialKind(key.kind), cause, Intent.NEW), cause)
-    key.replaced_by = successor.id
-    batch.touch(key)
-    return successor
-
-
-def _request(
+def request(
     key: KeyCredential, kind: CredentialKind, cause: Cause, intent: Intent = Intent.REPLACEMENT
 ) -> issue_key.KeyRequest:
+    """Returns what asks for a key in the place of this one, at the same rooms for the same window."""
     return issue_key.KeyRequest(
         installation=selectors.installation(key.tenant_id, key.installation_id),
         rooms=tuple(key.rooms),

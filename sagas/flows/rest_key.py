@@ -75,6 +75,12 @@ def waiting_to_rest(tenant_id: str, credential_ids: Sequence[str]) -> dict[str, 
     return found
 
 
+def was_to_rest(tenant_id: str, credential_id: str) -> list[str]:
+    """Returns why a key was to rest as soon as it was there, though it never came to be. Inside the tenant's block."""
+    rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=credential_id, flow=SUSPEND, args__has_key=WHEN_ACTIVE)
+    return [str(row.args[WHEN_ACTIVE]) for row in rows.order_by("position")]
+
+
 def has_not_come(tenant_id: str, reservation_id: str | None, credential_id: str) -> bool:
     """Re-reads the booking; the key's lock orders this against an event that says otherwise."""
     incarnations = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values("incarnation")

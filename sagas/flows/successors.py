@@ -1,4 +1,5 @@
-"""Gives the successors that a step found to be needed: of a key that fell back, and of keys killed with a lost one.
+"""Gives the successors that a step or a person found to be needed: of a key that fell back, of keys killed with a lost one, and
+of one that failed and is issued anew by hand.
 
 One rule: a successor comes to be under the lock of its stay, after looking again; what has ended, or was given already, gets
 none. A booking's newest version is followed at once, since it may have come in between.
@@ -12,17 +13,79 @@ from credentials import locks, notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential, Reservation
-from credentials.reservations import ENDED
+from credentials.reservations import CANCELLED, ENDED, FRAUD, UnusableBooking
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from sagas.alerts import NewAlert
-from sagas.flows import companions, fall_back, follow_booking, issue_key, one_change, revoke_key, update_key
+from sagas.flows import companions, fall_back, follow_booking, issue_key, one_change, replace_key, revoke_key, update_key
 from sagas.intake import own_key
+from sagas.outbox import Cause
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
 FLOWS = frozenset({fall_back.FLOW, companions.FLOW})
 RUNBOOK = "lock/key-issue"
+
+
+class NoneNow(Exception):
+    """A failed key gets no successor as its stay stands. `code` is the API's, the text says why."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+def issue_anew(batch: KeyBatch, place: House, key: KeyCredential, row: Reservation | None, cause: Cause) -> KeyCredential:
+    """Issues a failed key anew, as the newest version of its stay says; the two name each other. It rests where the stay does.
+
+    The projection, if there is one, and all keys of the stay are locked; these are in the batch. Raises NoneNow.
+    """
+    _require_standing(batch, key, row)
+    request = replace_key.request(key, CredentialKind(key.kind), cause, Intent.NEW)
+    areas_only = not key.rooms and bool(batch.doors_at(key))
+    request = replace(request, areas_only=areas_only) if row is None else _as_it_stands(batch, row, key, request)
+    if request.window.valid_until <= batch.now:
+        raise NoneNow("CREDENTIAL_EXPIRED", "the window is over")
+    try:
+        made = issue_key.begin(batch, place, request, cause)
+    except (issue_key.NoKindFits, issue_key.NoDoors) as error:
+        raise NoneNow("TRANSITION_REFUSED", str(error)) from error
+    key.replaced_by = made.id
+    batch.touch(key)
+    follow_booking.keep_resting(batch, row, made, key, cause)
+    return made
+
+
+def _require_standing(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> None:
+    if key.state != State.FAILED or key.replaced_by:
+        raise NoneNow("TRANSITION_REFUSED", "a successor was issued already")
+    if row is not None and row.incarnation != key.incarnation:
+        raise NoneNow("STAY_ENDED", "the key is of an earlier booking of the stay, which has ended")
+    if row is not None and row.status in ENDED:
+        raise NoneNow("STAY_ENDED", how_it_ended(row))
+    if row is not None and row.status == FRAUD:
+        raise NoneNow("TRANSITION_REFUSED", "the stay is under review")
+    same = (key.installation_id, key.incarnation, key.ordinal)
+    stay = batch.of_stay(key.reservation_id) if key.reservation_id else []
+    if any(other.state in LIVE and (other.installation_id, other.incarnation, other.ordinal) == same for other in stay):
+        raise NoneNow("TRANSITION_REFUSED", "the stay has another key in its place")
+
+
+def how_it_ended(row: Reservation) -> str:
+    """Says in words how a stay has ended."""
+    return "the booking was cancelled" if row.status == CANCELLED else "the guest has checked out"
+
+
+def _as_it_stands(batch: KeyBatch, row: Reservation, key: KeyCredential, request: issue_key.KeyRequest) -> issue_key.KeyRequest:
+    try:
+        shape = follow_booking.shape_of(batch, row, key)
+    except UnusableBooking as error:
+        raise NoneNow("TRANSITION_REFUSED", error.detail) from error
+    if shape is None:
+        raise NoneNow("TRANSITION_REFUSED", "the stay has no room at the key's lock system any more")
+    return replace(
+        request, rooms=shape.rooms, window=shape.window, areas=shape.areas, floors=shape.floors, areas_only=shape.areas_only
+    )
 
 
 def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) -> None:
@@ -37,10 +100,22 @@ def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) ->
         except (issue_key.NoKindFits, issue_key.NoDoors) as error:
             _tell_of_none(batch, key, str(error))
             made = None
-        if made is not None and row is not None and not key.ordinal:
+        if made is not None:
             batch.flush()
-            follow_booking.follow(batch, row, row.status, work.id, work.cause)
+            _follow(batch, row, key, made, work)
     batch.flush()
+
+
+def _follow(batch: KeyBatch, row: Reservation | None, key: KeyCredential, made: KeyCredential, work: Work) -> None:
+    """Brings a successor to the newest version, which may have come since the key failed; it rests where the stay does."""
+    if row is not None and not key.ordinal:
+        follow_booking.follow(batch, row, row.status, work.id, work.cause)
+    elif row is not None and work.flow == fall_back.FLOW:
+        shape = follow_booking.shape_of(batch, row, key)
+        if shape is None or (shape.rooms, shape.window) != (tuple(key.rooms), Window(key.valid_from, key.valid_until)):
+            follow_booking.bring(batch, row, made, own_key("brought", made.id, str(row.version)), work.cause)
+    if work.flow == fall_back.FLOW and made.replaces == key.id:
+        follow_booking.keep_resting(batch, row, made, key, work.cause)
 
 
 def _tell_of_none(batch: KeyBatch, key: KeyCredential, why: str) -> None:
