@@ -156,8 +156,8 @@ def test_what_waits_is_counted_in_words_of_closed_sets(hotel: Hotel) -> None:
         switch_to_queues()
         after = counted()
     grown = {
-        (series, labels): value - before.get((series, labels), 0.0)
-        for (series, labels), value in after.items()
+        (series, labels): after.get((series, labels), 0.0) - before.get((series, labels), 0.0)
+        for series, labels in {**before, **after}
         if not series.endswith(("_seconds", "_max")) and not SERIES[series].of_installation
     }
     assert {name: by for name, by in grown.items() if by} == {
