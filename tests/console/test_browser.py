@@ -13,8 +13,10 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from credentials.models import KeyCredential
+from devices.models import BreakGlass, LockDevice, SecretDue, VendorInstallation
 from lockservice.core.tenancy import tenant
-from tests.console.pages import page_of
+from sagas.models import Finding
+from tests.console.pages import list_of, page_of
 from tests.console.scene import Scene
 from tests.console.web_server import served
 
@@ -101,6 +103,29 @@ def test_a_page_is_whole_in_both_directions_and_themes(
             assert shot.stat().st_size > 20_000
         assert watched.complaints == []
         assert watched.elsewhere == []
+
+
+@pytest.mark.parametrize("language", ["en", "prs"])
+def test_no_page_hangs_over_on_a_phone(address: str, night: Scene, language: str) -> None:
+    hotel = night.hotel
+    paths = [
+        page_of(LockDevice, hotel.devices["101"]),
+        page_of(VendorInstallation, hotel.installation_id),
+        page_of(KeyCredential, night.key("dead_door").id),
+        *(list_of(model) for model in (Finding, SecretDue, BreakGlass, VendorInstallation, KeyCredential)),
+        "/console/devices/breakglass/ask/",
+        "/console/costs/",
+    ]
+    with browsing(address, night, "gm", color_scheme="dark", extra_http_headers={"Accept-Language": language}) as watched:
+        page = watched.page
+        page.set_viewport_size({"width": 390, "height": 800})
+        over = {}
+        for path in paths:
+            answer = page.goto(f"{address}{path}")
+            sideways = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            over[path] = (answer.status, sideways)
+        assert over == dict.fromkeys(paths, (200, 0))
+        assert watched.complaints == []
 
 
 def test_a_key_is_suspended_with_the_keyboard_alone(address: str, scene: Scene) -> None:
