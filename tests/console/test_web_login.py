@@ -88,4 +88,12 @@ def test_the_demos_people_are_made_once(scene: Scene) -> None:
     prefix = f"{scene.tenant_id[-8:]}-twice-"
     first = ensure_users(scene.tenant_id, lambda login: f"pw of {login}", prefix=prefix)
     assert ensure_users(scene.tenant_id, lambda login: f"pw of {login}", prefix=prefix) == first
-    assert [role for _, _, role in first] == ["front_desk", "front_desk_supervisor", "gm", "auditor", "support", "platform", "gm"]
+    assert [role for _, _, role in first] == [
+        "front_desk",
+        "front_desk_supervisor",
+        "gm",
+        "auditor",
+        "support",
+        "platform",
+        "gm",
+    ]
