@@ -146,11 +146,14 @@ def test_a_date_to_wait_for_says_nothing_without_the_vendors_own() -> None:
     assert HttpAnswer(429, "application/json", b"{}", headers).retry_after_s() is None
 
 
+NO_LIVES: list[object] = [None, 0, "", "soon", [1], {}, True, float("nan"), "nan", float("inf"), "-inf"]
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
         (7200, 7200.0), ("7200", 7200.0), (0.2, 1.0), (-5, 1.0), (1e300, MAX_LIFETIME_S), (10**400, MAX_LIFETIME_S),
-        *((value, 3600.0) for value in (None, 0, "", "soon", [1], {}, True, float("nan"), "nan", float("inf"), "-inf")),
+        *((value, 3600.0) for value in NO_LIVES),
     ],
 )  # fmt: skip
 def test_a_tokens_life_is_a_number_of_seconds_or_the_usual(told: object, expected: float) -> None:

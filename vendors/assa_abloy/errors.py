@@ -70,6 +70,9 @@ class Row:
 
 _REFUSED, _UNREACHABLE, _NOT_PAIRED, _ENCODER = Kind.REFUSED, Kind.UNREACHABLE, Kind.NOT_PAIRED, Kind.ENCODER
 
+TOO_MANY = "more doors than a card holds, or rooms that do not follow each other"
+"""The kind is full, as a lock's memory can be: another kind may hold these doors."""
+
 VOSTIO: dict[str, Row] = {
     "validation": Row(_REFUSED, "the request was not understood"),
     "token_expired": Row(_UNREACHABLE, "the login is not taken", False, Reason.SETTINGS),
@@ -86,7 +89,7 @@ VOSTIO: dict[str, Row] = {
     "card_in_use": Row(_REFUSED, "the card still holds a valid key"),
     "card_timeout": Row(_REFUSED, "no card was laid on the encoder in time"),
     "version_stale": Row(_REFUSED, "the grant was changed by somebody else", True),
-    "too_many_doors": Row(_REFUSED, "more doors than a card holds, or rooms that do not follow each other"),
+    "too_many_doors": Row(_REFUSED, TOO_MANY, False, Reason.DOOR_FULL),
     "door_type_not_allowed": Row(_REFUSED, "an entrance cannot be listed; it follows from the room"),
     "endpoint_not_ready": Row(_REFUSED, "the phone has not finished its set-up", True),
     "maintenance": Row(_UNREACHABLE, "the environment is under maintenance", True, Reason.BUSY, True),
@@ -103,7 +106,7 @@ VISIONLINE: dict[str, Row] = {
     "no_card_on_encoder": Row(_REFUSED, "no card was laid on the encoder in time"),
     "card_in_use": Row(_REFUSED, "the card still holds a valid key"),
     "incompatible_card_format": Row(_REFUSED, "the card's type or the licence does not fit", False, Reason.KIND_UNSUPPORTED),
-    "too_many_doors": Row(_REFUSED, "more doors than a card holds, or rooms that do not follow each other"),
+    "too_many_doors": Row(_REFUSED, TOO_MANY, False, Reason.DOOR_FULL),
     "door_unknown": Row(_NOT_PAIRED, "the door is not known"),
     "door_type_not_allowed": Row(_REFUSED, "an entrance cannot be listed; it follows from the room"),
     "room_let": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),

@@ -283,3 +283,14 @@ def test_parts_of_a_minute_are_cut_so_that_a_key_never_opens_outside_its_window(
     assert window == Window(datetime(2026, 1, 1, 14, 31, tzinfo=UTC), datetime(2026, 1, 1, 14, 40, tzinfo=UTC))
     whole = Window(window.valid_from, window.valid_until)
     assert whole_minutes(whole) == whole
+
+
+def test_a_card_for_rooms_that_do_not_follow_each_other_is_refused_and_a_phone_takes_them(site: VisionlineSite) -> None:
+    apart = (site.doors[0], site.doors[2])
+    with pytest.raises(KeyIssueFailed) as caught:
+        site.port.issue_credential(request_for(site, CARD, apart))
+    assert (caught.value.reason, caught.value.retriable) == (Reason.DOOR_FULL, False)
+    assert site.dump()["vendor"] == []
+    request = request_for(site, PHONE, apart)
+    value = site.presented(site.port.issue_credential(request), request)
+    assert [site.opens(door, PHONE, value) for door in site.doors] == [True, False, True]

@@ -374,3 +374,14 @@ def test_an_answer_is_never_trusted_to_be_a_result_of_another_kind(site: VostioS
         site.port.issue_credential(request_for(site, PHONE))
     assert not caught.value.retriable
     assert "unlisted error" in caught.value.vendor_message
+
+
+def test_a_card_for_rooms_that_do_not_follow_each_other_is_refused_and_a_phone_takes_them(site: VostioSite) -> None:
+    apart = (site.doors[0], site.doors[2])
+    with pytest.raises(KeyIssueFailed) as caught:
+        site.port.issue_credential(request_for(site, CARD, apart))
+    assert (caught.value.reason, caught.value.retriable) == (Reason.DOOR_FULL, False)
+    assert site.dump()["vendor"] == []
+    request = request_for(site, PHONE, apart)
+    value = site.presented(site.port.issue_credential(request), request)
+    assert [site.opens(door, PHONE, value) for door in site.doors] == [True, False, True]

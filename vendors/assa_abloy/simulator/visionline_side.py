@@ -110,7 +110,8 @@ class VisionlineSide:
     def _make(self, house: House, query: dict[str, str], body: dict[str, Any]) -> dict[str, Any]:
         operations = {op["operation"]: list(op["doors"]) for op in body["doorOperations"]}
         guest, common = operations.get("guest", []), operations.get("common", [])
-        check_doors(house, guest, common)
+        kind = str(body.get("keyKind") or "rfid_card")
+        check_doors(house, guest, common, is_card=kind != "mobile_app" and body.get("format") == "rfid48")
         if len(str(body.get("label") or "")) > 32:
             raise No(400, "uncategorized_error")
         zone = house.zone
@@ -118,7 +119,6 @@ class VisionlineSide:
         if end <= start:
             raise No(400, "uncategorized_error")
         stays = self._stays(house, query, body, guest)
-        kind = str(body.get("keyKind") or "rfid_card")
         key = Key(new_id("cd-"), kind, guest, common, start, end, stays, str(body.get("label") or ""))
         now, code = self._world.clock.now(), None
         overwrite = query.get("overwriteValidCard") == "true"

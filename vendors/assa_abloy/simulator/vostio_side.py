@@ -135,13 +135,13 @@ class VostioSide:
 
     def _made(self, house: House, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         guest, common = list(body["guestDoors"]), list(body.get("commonDoors") or [])
-        check_doors(house, guest, common)
+        is_card = body["kind"] in CARD_KINDS
+        check_doors(house, guest, common, is_card=is_card)
         if len(str(body.get("label") or "")) > 32:
             raise No(400, "validation")
         start, end = datetime.fromisoformat(body["validFrom"]), datetime.fromisoformat(body["validUntil"])
         if end <= start or start.tzinfo is None:
             raise No(400, "validation")
-        is_card = body["kind"] in CARD_KINDS
         if is_card:
             encoder_of(house, body.get("encoderId"), "encoder_unknown")
         mode = (body.get("stay") or {}).get("mode")
@@ -220,7 +220,7 @@ class VostioSide:
             raise No(409, "grant_overridden")
         guest = list(body.get("guestDoors", key.guest))
         common = list(body.get("commonDoors", key.common))
-        check_doors(house, guest, common)
+        check_doors(house, guest, common, is_card=key.kind in CARD_KINDS)
         serial = self._laid_again(house, key, body["encoderId"]) if "encoderId" in body else None
         key.stays = sharing(house, key, guest, list(body.get("overrideGuestDoors") or []))
         key.guest, key.common = guest, common
