@@ -26,7 +26,7 @@ from sagas.models import Finding, Saga
 from sagas.outbox import Cause
 from sagas.reconcile import repair, sightings
 from sagas.reconcile.compare import UNKNOWN_OWNER, Kind
-from sagas.reconcile.findings import IGNORED, RESOLVED, resolve, slot_owner
+from sagas.reconcile.findings import IGNORED, OPEN, RESOLVED, resolve, slot_owner
 from vendors.port.ids import new_id
 from vendors.port.secrets import Pin
 from vendors.port.types import CredentialKind, Intent, Propagation, RevokeReason, Window
@@ -122,11 +122,32 @@ def repair_now(tenant_id: str, finding_id: int, decision: Decision) -> None:
         raise Refused("TRANSITION_REFUSED", asked.why)
 
 
+def give_missing_again(tenant_id: str, installation_id: str, decision: Decision) -> int:
+    """Starts the repair of every key of an installation that is missing at a door, and returns how many were started. The
+    person confirms that they are gone indeed, which a comparison that ended as `vanished` does not believe.
+
+    Refused: VALIDATION_FAILED. What no rule covers, and what is under way, is left as it is.
+    """
+    _require_reason(decision)
+    with tenancy.tenant(tenant_id):
+        rows = Finding.objects.filter(tenant_id=tenant_id, installation_id=installation_id, kind=Kind.MISSING, status=OPEN)
+        ids = list(rows.order_by("id").values_list("id", flat=True))
+    started_count = 0
+    for finding_id in ids:
+        try:
+            repair_now(tenant_id, finding_id, decision)
+        except Refused as refused:
+            if refused.code not in ("TRANSITION_REFUSED", "NOT_FOUND"):
+                raise
+            continue
+        started_count += 1
+    return started_count
+
+
 def _open_finding(
     tenant_id: str, finding_id: int, decision: Decision, kinds: frozenset[Kind] | None = UNKNOWN_OWNER
 ) -> Finding:
-    if not WHY_MIN <= len(decision.why.strip()) <= WHY_MAX:
-        raise Refused("VALIDATION_FAILED", "say why", {"why": f"{WHY_MIN} to {WHY_MAX} characters"})
+    _require_reason(decision)
     row = Finding.objects.select_for_update().filter(tenant_id=tenant_id, id=finding_id).first()
     if row is None:
         raise Refused("NOT_FOUND", "no such finding")
@@ -135,6 +156,11 @@ def _open_finding(
     if kinds is not None and (Kind(row.kind) not in kinds or row.ref_sealed is None):
         raise Refused("TRANSITION_REFUSED", "our books know this key: repair it, or act on the key itself")
     return row
+
+
+def _require_reason(decision: Decision) -> None:
+    if not WHY_MIN <= len(decision.why.strip()) <= WHY_MAX:
+        raise Refused("VALIDATION_FAILED", "say why", {"why": f"{WHY_MIN} to {WHY_MAX} characters"})
 
 
 def _require_stay(batch: KeyBatch, stay: Reservation, device: DeviceFacts) -> None:

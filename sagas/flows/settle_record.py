@@ -15,7 +15,7 @@ from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from sagas.flows import companions, fall_back
+from sagas.flows import companions, fall_back, given_again
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
@@ -50,7 +50,9 @@ def record(context: StepContext, work: Work, answer: Answer) -> None:
     if answer.bug:
         error = _take_bug(context, work, key, answer)
     elif answer.result is not None:
+        asked = list(doors.values())
         error = _take_result(context, work, key, answer, answer.result, doors)
+        given_again.take_twins_too(context, key, answer.call, asked)
     elif answer.error is not None:
         _take_refusal(context, work, key, answer.call, list(doors.values()), answer.error)
     if error is not None:
@@ -156,12 +158,16 @@ def _take_refusal(
     drawn = int(work.args.get("draws", 0)) - (
         work.args.get("drawStep") == work.step
     )  # one answer, one draw, whatever its doors
-    if error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE and drawn < DRAW_LIMIT:
+    digits_refused = error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE
+    if digits_refused and given_again.looks_for_its_own(context, work, key, doors):
+        return
+    if (digits_refused or given_again.has_other_digits(work, call, error)) and drawn < DRAW_LIMIT:
         work.args = {**work.args, "draws": drawn + 1, "drawStep": work.step}
         for door in doors:
             door.verb, door.attempts = "", max(0, door.attempts - 1)
             context.batch.touch_door(door)
         draw_again(context, key)
+        given_again.tell_of_new_digits(work, key)
         return
     for door in doors:
         refuse_door(context, key, call, door, error, definite=definite or not error.retriable)

@@ -30,6 +30,8 @@ UNKNOWN_VENDOR = "unknown_vendor"
 """No folder of vendors claims the installation's code any more: nobody here can speak to its doors."""
 PAGES_MAX = 500
 """A door whose list never ends is the vendor's mistake; no lock holds so many pages."""
+REPEATS_MAX = 20
+"""So many rows that were all told before are the page before once more. A few are what a list does that grew in between."""
 
 
 class OutOfTime(Exception):
@@ -66,8 +68,34 @@ class DoorSilent(Exception):
         self.error = error
 
 
+class EndlessList(Exception):
+    """A door's list repeats itself or goes on for ever. What was read of it counts for nothing: it may be a part."""
+
+
 class AdapterBroken(Exception):
     """An adapter raised what no adapter may: our defect. The message names the exception's type."""
+
+
+@dataclass(slots=True)
+class Leafing:
+    """The pages of one list as they come; says when it gets nowhere."""
+
+    pages_count: int = 0
+    idle_count: int = 0
+
+    def turn(self, keys_count: int, new_count: int, cursor: str | None, next_cursor: str | None) -> None:
+        """Takes note of a page with `keys_count` keys, `new_count` of which no page before it had. Raises EndlessList."""
+        self.pages_count += 1
+        if next_cursor is None:
+            return
+        if next_cursor == cursor:
+            raise EndlessList("a page names itself as the next one")
+        brings_nothing = keys_count > 0 and new_count == 0
+        self.idle_count = self.idle_count + 1 if brings_nothing else 0
+        if brings_nothing and (keys_count >= REPEATS_MAX or self.idle_count > 1):
+            raise EndlessList("pages repeat what earlier ones told")
+        if self.pages_count >= PAGES_MAX:
+            raise EndlessList(f"more than {PAGES_MAX} pages")
 
 
 @dataclass(slots=True)
@@ -95,16 +123,19 @@ class Inquiry:
         return self._ask(lambda: port.list_keys(door, cursor))
 
     def every_page(self, door: Door) -> tuple[FoundKey, ...]:
-        """Returns a door's whole list. Raises as `page` does."""
-        found: list[FoundKey] = []
+        """Returns a door's whole list, never a part of it. Raises EndlessList, and as `page` does."""
+        found: dict[str, FoundKey] = {}
+        leafing = Leafing()
         cursor: str | None = None
-        for _ in range(PAGES_MAX):
+        while True:
             page = self.page(door, cursor)
-            found += page.keys
+            before = len(found)
+            for key in page.keys:
+                found.setdefault(key.ref.reveal(), key)
+            leafing.turn(len(page.keys), len(found) - before, cursor, page.next_cursor)
             cursor = page.next_cursor
             if cursor is None:
-                break
-        return tuple(found)
+                return tuple(found.values())
 
     def of_credential(
         self, door: Door, credential_id: str, kind: CredentialKind, window: Window, issue_key: str

@@ -13,10 +13,10 @@ from devices import adapters, breaker, call_counts
 from devices.selectors import DeviceFacts, installation, property_devices
 from lockservice.core import clock, tenancy
 from sagas.reconcile import judging, owners
-from sagas.reconcile.asking import UNKNOWN_VENDOR, AdapterBroken, DoorSilent, Inquiry, VendorSilent
+from sagas.reconcile.asking import UNKNOWN_VENDOR, AdapterBroken, DoorSilent, EndlessList, Inquiry, VendorSilent
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.report import Line, line_of
-from sagas.reconcile.run import Report
+from sagas.reconcile.run import ENDLESS, Report
 from sagas.reconcile.sightings import sighted
 
 
@@ -56,6 +56,8 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
                 lines += _door(inquiry, tenant_id, device, report)
         except VendorSilent as silent:
             report.outcome, report.detail = silent.outcome, silent.detail
+        except EndlessList as endless:
+            report.outcome, report.detail = ENDLESS, str(endless)
         except AdapterBroken as broken:
             report.outcome, report.detail = "internal_error", str(broken)
     report.calls_count = tally.calls

@@ -28,13 +28,14 @@ FLOW = "reconcile"
 VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
 
 RULES: dict[Kind, str] = {
-    Kind.MISSING: "given again by the key's saga; a card, or a phone's key beside a companion's, waits for a person",
+    Kind.MISSING: "given again by the key's saga, or taken over if it is there after all; a card, or a phone's key beside a"
+    " companion's, waits for a person, and all of them do when most vanished at once",
     Kind.WINDOW_DIFFERS: "changed to the window of our books",
     Kind.PRESENT_BUT_REVOKED: "taken back again, before all other work",
     Kind.NOT_RESTING: "put to rest again",
     Kind.ORPHAN: "taken back if it belongs to a key that is over; otherwise a person decides",
     Kind.STALE_CARD: "none: the card must be written again at the desk",
-    Kind.DUPLICATE: "none: a person decides which of them the guest carries",
+    Kind.DUPLICATE: "none: a person decides which of them the guest carries; all of them go when the key does",
     Kind.STRANGER: "none, ever: a person adopts it, says that it is known, or asks for its removal",
 }
 """What `--repair` does about each kind."""

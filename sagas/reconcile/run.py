@@ -22,8 +22,19 @@ from devices.selectors import DeviceFacts, InstallationFacts, installation, prop
 from lockservice.core import clock, tenancy
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.models import Finding, ReconcileRun
-from sagas.reconcile import findings, judging, repair, sightings, turns
-from sagas.reconcile.asking import DESK_OFFLINE, UNKNOWN_VENDOR, AdapterBroken, DoorSilent, Inquiry, OutOfTime, VendorSilent
+from sagas.reconcile import findings, judging, repair, sightings, turns, vanishing
+from sagas.reconcile.asking import (
+    DESK_OFFLINE,
+    PAGES_MAX,
+    UNKNOWN_VENDOR,
+    AdapterBroken,
+    DoorSilent,
+    EndlessList,
+    Inquiry,
+    Leafing,
+    OutOfTime,
+    VendorSilent,
+)
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.turns import LeaseLost, Turn
 
@@ -32,6 +43,7 @@ log = structlog.get_logger(__name__)
 Stop = Callable[[], bool]
 
 DESK_AGAIN = timedelta(hours=1)
+VANISHED, ENDLESS = "vanished", "endless_list"
 _QUIET = frozenset({"inactive", "cannot_list", DESK_OFFLINE})
 
 RUNS_KEPT = timedelta(days=90)
@@ -42,8 +54,9 @@ FINDINGS_KEPT = timedelta(days=365)
 @dataclass(slots=True)
 class Report:
     """What a comparison came to. outcome: done; busy (another process is at it); paused (goes on later); or why it ended early:
-    inactive, unknown_vendor, settings, cannot_list, desk_offline, breaker, quota, unreachable, internal_error, lost. counts are
-    the open findings by kind."""
+    inactive, unknown_vendor, settings, cannot_list, desk_offline, breaker, quota, unreachable, internal_error, lost,
+    endless_list (the vendor repeats its pages), vanished (too many keys at once are not told any more; nothing of them is
+    given again). counts are the open findings by kind."""
 
     tenant_id: str
     installation_id: str
@@ -110,6 +123,9 @@ def reconcile(
                 due_at = turns.next_night(tenant_id, installation_id, report.calls_count)
                 if report.outcome == DESK_OFFLINE:
                     due_at = turns.real_now() + DESK_AGAIN
+        else:
+            with tenancy.tenant(tenant_id):
+                due_at = turns.real_now()  # at once, and behind all that were due before
     except LeaseLost:
         report.outcome, report.detail = "lost", "another process took this comparison over"
     finally:
@@ -147,6 +163,7 @@ class _Comparison:
             for device in devices:
                 if device.id > row.after_device:
                     self._door(row, device, repairs=repairs or row.repairs)
+            self._require_plausible(row, devices)
             if row.repairs:
                 self._repair_left(row)
             self._close(row, "done", "done")
@@ -215,6 +232,8 @@ class _Comparison:
                 return
             except VendorSilent as silent:
                 raise _Ends(silent.outcome, f"{silent.detail} at {device.label}") from silent
+            except EndlessList as endless:
+                raise _Ends(ENDLESS, f"{endless} at {device.label}") from endless
             except AdapterBroken as broken:
                 raise _Ends("internal_error", str(broken)) from broken
             finally:
@@ -231,8 +250,19 @@ class _Comparison:
             if call_counts.is_spent(self._tenant_id, self._facts, limit, now):
                 raise _Ends("quota", f"{limit} calls of this month are used up")
 
+    def _require_plausible(self, row: ReconcileRun, devices: Iterable[DeviceFacts]) -> None:
+        """Raises _Ends where so many keys are missing at once that the vendor is in doubt."""
+        labels = {d.id: d.label for d in devices if d.label not in row.doors_failed}
+        with tenancy.tenant(self._tenant_id):
+            gone = vanishing.missing_in(self._tenant_id, row.pk)
+            expected = vanishing.should_be_at(self._tenant_id, labels, gone)
+        what = vanishing.vanished(gone, expected, labels)
+        if what:
+            raise _Ends(VANISHED, f"{what} are not told any more, and nothing is given again before a person says so")
+
     def _read(self, row: ReconcileRun, device: DeviceFacts) -> None:
-        """Reads the door's list from the page where it stands; each page is a transaction."""
+        """Reads the door's list from the page where it stands; each page is a transaction. Raises EndlessList."""
+        leafing = Leafing()
         if row.device_id != device.id:
             row.device_id, row.cursor = device.id, ""
         while row.cursor is not None:
@@ -240,11 +270,14 @@ class _Comparison:
             with tenancy.tenant(self._tenant_id):
                 turns.renew(self._turn)
                 keys = [sightings.sighted(self._tenant_id, device.id, key) for key in page.keys]
-                sightings.keep(self._tenant_id, row.pk, device.id, keys)
-                row.cursor = page.next_cursor
+                new_count = sightings.keep(self._tenant_id, row.pk, device.id, keys)
+                cursor, row.cursor = row.cursor, page.next_cursor
                 row.pages_count += 1
                 row.keys_count += len(keys)
                 row.save()
+            leafing.turn(len(keys), new_count, cursor, page.next_cursor)
+            if row.cursor is not None and row.pages_count > PAGES_MAX * (1 + row.doors_done_count):
+                raise EndlessList("its pages have no end")
             if self._stop():
                 raise OutOfTime
 
@@ -261,7 +294,8 @@ class _Comparison:
         *,
         repairs: bool,
     ) -> None:
-        """Writes what is confirmed and steps on, in one transaction; then repairs, each in its own."""
+        """Writes what is confirmed and steps on, in one transaction; then repairs, each in its own. What is missing waits for
+        the run's end: until then nobody knows whether the vendor has lost sight of all."""
         with tenancy.tenant(self._tenant_id):
             turns.renew(self._turn)
             now = clock.now()
@@ -276,10 +310,13 @@ class _Comparison:
             row.counts = dict(Counter(row.counts) + Counter(kind.value for kind in written.new_kinds))
             row.save()
         if repairs:
-            self._repair(row, written.open_ids)
+            with tenancy.tenant(self._tenant_id):
+                seen_there = Finding.objects.filter(tenant_id=self._tenant_id, id__in=written.open_ids)
+                ids = list(seen_there.exclude(kind=Kind.MISSING).order_by("id").values_list("id", flat=True))
+            self._repair(row, ids)
 
     def _repair_left(self, row: ReconcileRun) -> None:
-        """Starts what a process that died between finding and repairing left undone."""
+        """Starts what waited for the run's end, and what a process that died between finding and repairing left undone."""
         with tenancy.tenant(self._tenant_id):
             left = Finding.objects.filter(tenant_id=self._tenant_id, run_id=row.pk, status=findings.OPEN)
             left = left.exclude(repair_asked_at__gte=row.started_at)
@@ -335,8 +372,9 @@ class _Comparison:
             if strangers_count:
                 findings.tell_of_strangers(self._tenant_id, row.property_id, row.installation_id, row.pk, strangers_count, now)
             if status == "failed" and outcome not in _QUIET:
+                code, severity = ("KEYS_VANISHED", "critical") if outcome == VANISHED else ("RECONCILE_FAILED", "warning")
                 alert = NewAlert(
-                    f"reconcile:{row.installation_id}:{row.pk}", "RECONCILE_FAILED", "warning",
+                    f"reconcile:{row.installation_id}:{row.pk}", code, severity,
                     f"{row.vendor} was not compared to its end: {outcome} {detail}", findings.RUNBOOK, row.property_id,
                 )  # fmt: skip
                 raise_alerts(self._tenant_id, [alert], now)

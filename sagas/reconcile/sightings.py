@@ -48,10 +48,15 @@ def sighted(tenant_id: str, device_id: str, key: FoundKey) -> Sighting:
     return Sighting(seen, key.ref, "" if is_ours else key.label[:LABEL_MAX], None if is_ours else key.pin, index)
 
 
-def keep(tenant_id: str, run_id: int, device_id: str, sightings: Iterable[Sighting]) -> None:
-    """Writes a page's keys; one seen before in this run stays as it was first seen. Inside the tenant's block."""
+def keep(tenant_id: str, run_id: int, device_id: str, sightings: Iterable[Sighting]) -> int:
+    """Writes a page's keys and returns how many are new; one seen before in this run stays as it was first seen. Inside the
+    tenant's block."""
     rows = [_row(tenant_id, run_id, device_id, item) for item in sightings]
+    marks = {row.fingerprint for row in rows}
+    here = KeySighting.objects.filter(tenant_id=tenant_id, run_id=run_id, device_id=device_id)
+    known_count = here.filter(fingerprint__in=sorted(marks)).count() if marks else 0
     KeySighting.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(marks) - known_count
 
 
 def kept(tenant_id: str, run_id: int, device_id: str) -> list[Sighting]:

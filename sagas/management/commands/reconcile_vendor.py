@@ -4,6 +4,8 @@
     reconcile_vendor TENANT INSTALLATION             compares one now (all active ones of the tenant without INSTALLATION)
         --dry-run | --repair | --list                writes nothing | repairs by rule | shows the findings, asks nobody
         --json | --csv                               for programs
+    reconcile_vendor TENANT INSTALLATION --give-missing-again --actor WHO --why TEXT
+                                                     a person confirms that keys which vanished at once are gone
     reconcile_vendor TENANT --finding ID (--adopt STAY | --known | --remove | --repair) --actor WHO --why TEXT
 
 It may be interrupted at any point and run again: it goes on where it was. Status 1: an installation was not compared to its
@@ -49,6 +51,7 @@ class Command(BaseCommand):
         form.add_argument("--json", action="store_true")
         form.add_argument("--csv", action="store_true")
         parser.add_argument("--finding", type=int, metavar="ID", help="decide about one finding")
+        parser.add_argument("--give-missing-again", action="store_true", help="what is missing is gone indeed: give it again")
         decision = parser.add_mutually_exclusive_group()
         decision.add_argument("--adopt", metavar="STAY", help="it is a key of this reservation")
         decision.add_argument("--known", action="store_true", help="it is known and stays")
@@ -61,7 +64,7 @@ class Command(BaseCommand):
         if options["rules"]:
             self.stdout.write(report.rules())
             return
-        if options["finding"] is not None:
+        if options["finding"] is not None or options["give_missing_again"]:
             self._decide(options)
             return
         told = self._compare(options)
@@ -105,7 +108,10 @@ class Command(BaseCommand):
             raise CommandError("a decision needs the tenant, --actor and --why")
         decision = Decision(Actor(options["actor"]), options["why"])
         try:
-            said = _decided(tenant_id, finding_id, options, decision)
+            if options["give_missing_again"]:
+                said = _given_again(tenant_id, options["installation"], decision)
+            else:
+                said = _decided(tenant_id, finding_id, options, decision)
         except Refused as refused:
             raise CommandError(f"{refused.code}: {refused.detail}") from refused
         wake.hint("sagas.drain", "saga")
@@ -136,6 +142,13 @@ def _installations(tenant_id: str, installation_id: str | None) -> list[str]:
     with tenancy.tenant(tenant_id):
         rows = VendorInstallation.objects.filter(tenant_id=tenant_id, active=True).order_by("id")
         return list(rows.values_list("id", flat=True))
+
+
+def _given_again(tenant_id: str, installation_id: str | None, decision: Decision) -> str:
+    if installation_id not in _installations(tenant_id, None):
+        raise CommandError("no such installation in this tenant")
+    count = reconcile_acts.give_missing_again(tenant_id, str(installation_id), decision)
+    return f"{count} keys are given again\n"
 
 
 def _decided(tenant_id: str, finding_id: int, options: dict[str, Any], decision: Decision) -> str:
