@@ -179,6 +179,31 @@ def test_an_act_that_the_state_refuses_is_409_and_changes_nothing(hotel: Hotel, 
     assert footprint(hotel, locks) == before
 
 
+def test_a_stay_that_has_ended_is_refused_every_new_key_in_words(hotel: Hotel, boss: Caller, locks: MockLocks) -> None:
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    hotel.tell("booking.cancelled", hotel.booking(stay, 2, ["101"], status="cancelled"))
+    work(hotel)
+    (item,) = boss.get(f"/lock/v1/reservations/{stay}/keys").json()["keys"]
+    key = item["credential"]
+    assert (key["state"], key["failureCode"]) == ("failed", "ABANDONED")
+    before = footprint(hotel, locks)
+    asked = [
+        boss.post(f"/lock/v1/credentials/{key['id']}/retry"),
+        boss.post(f"/lock/v1/credentials/{key['id']}/pin", {"pin": "83019264", "reason": "she asked for it"}),
+        boss.post("/lock/v1/credentials", issue_body(hotel, reservationId=stay)),
+        boss.post("/lock/v1/credentials", {"reservationId": stay}),
+    ]
+    for answer in asked:
+        assert problem(answer) == (409, "STAY_ENDED")
+        body = answer.json()
+        assert (body["title"], body["detail"]) == ("The stay has ended; it gets no key", "the booking was cancelled")
+        assert body["retriable"] is False
+    work(hotel)
+    assert footprint(hotel, locks) == before
+    assert locks.keys_at(hotel.doors["101"]) == []
+
+
 def test_a_card_waits_for_the_desk_and_its_number_moves_it_on(database: str, locks: MockLocks, web: WebServer) -> None:
     hotel = make_hotel(locks, policy={"kinds": ["rfid_card"]})
     desk = caller(web, hotel.tenant_id, "front_desk")

@@ -17,6 +17,7 @@ from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from tests.console.conftest import SignIn
 from tests.console.pages import act, act_url, acts_on, page_of, snapshot, text_of
 from tests.console.scene import ZONE, Scene
+from vendors.port.ids import new_id
 
 
 def _last_move(scene: Scene, key: KeyCredential) -> tuple[str, str]:
@@ -145,6 +146,20 @@ def test_a_refused_act_shows_its_code_and_is_recorded(scene: Scene, sign_in: Sig
     page = act(sign_in(scene, "front_desk_supervisor"), key, "suspend", cause="manual", reason="too late")
     assert "Suspend: TRANSITION_REFUSED (suspend is not possible while revoked)" in text_of(page)
     assert acts_on(scene.tenant_id, key.id) == [("suspend", "too late", "TRANSITION_REFUSED")]
+
+
+def test_issue_anew_for_a_guest_who_cancelled_is_refused_in_words(scene: Scene, sign_in: SignIn) -> None:
+    stay = new_id("rsv")
+    scene.hotel.tell("booking.confirmed", scene.hotel.booking(stay, 1, ["101"]))
+    scene.hotel.tell("booking.cancelled", scene.hotel.booking(stay, 2, ["101"], status="cancelled"))
+    scene.settle()
+    with tenant(scene.tenant_id):
+        key = KeyCredential.objects.get(tenant_id=scene.tenant_id, reservation_id=stay)
+    page = act(sign_in(scene, "front_desk"), key, "retry", reason="she stands here")
+    assert "STAY_ENDED (the booking was cancelled)" in text_of(page)
+    assert acts_on(scene.tenant_id, key.id) == [("retry", "she stands here", "STAY_ENDED")]
+    with tenant(scene.tenant_id):
+        assert KeyCredential.objects.filter(tenant_id=scene.tenant_id, reservation_id=stay).count() == 1
 
 
 @pytest.mark.parametrize(

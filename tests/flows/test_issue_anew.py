@@ -13,17 +13,20 @@ from django.db import connections
 from credentials.models import KeyCredential, KeyPolicyRow, Reservation
 from lockservice.core.tenancy import tenant
 from sagas import acts, pin_acts
-from sagas.models import OutboxEvent, Saga
+from sagas.models import Lane, OutboxEvent, Saga
+from sagas.runner import Runner
 from tests.flows.conftest import fire_timers, keys, make_hotel, pin_of
+from tests.flows.test_doors_in_doubt import readdress
 from tests.support.hotel import Hotel
 from tests.support.mock_locks import MockLocks
 from vendors.port.ids import new_id
-from vendors.port.secrets import Pin
+from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import RevokeReason, SuspendReason, Window
 
 Settle = Callable[..., int]
 CLERK = acts.Actor("usr_clerk")
 DIGITS = "73915264"
+CARD = "3661413478"
 
 
 @pytest.fixture
@@ -312,6 +315,47 @@ def test_a_stay_that_rests_gets_no_open_key_by_issuing_a_failed_one_anew(pins: H
     new = next(key for key in keys(pins, stay) if key.id == act.credential_id)
     assert (new.state, new.suspend_reason) == ("suspended", SuspendReason.OVERDUE_PAYMENT)
     assert not locks.opens(pins.doors["101"], pin_of(pins, new))
+
+
+def at_the_doors_alone(hotel: Hotel) -> None:
+    """Runs what is due at the doors to its end, and leaves what is to be given instead to a later moment."""
+    with tenant(hotel.tenant_id):
+        names = list(Lane.objects.filter(tenant_id=hotel.tenant_id).values_list("key", flat=True))
+    Runner(only=[name for name in names if not name.endswith(":internal")]).run(until=lambda: False, drain=True, max_s=30)
+
+
+@pytest.mark.parametrize("who", ["guest", "companion"])
+def test_a_room_left_before_the_other_kind_is_given_is_opened_by_no_successor(
+    who: str, database: str, locks: MockLocks, settle: Settle
+) -> None:
+    unsupported = "fail=issue&times=1&error=KEY_ISSUE_FAILED&reason=kind_unsupported&retriable=0"
+    hotel = make_hotel(locks, shared={}, policy={"kinds": ["pin_code", "rfid_card"]})
+    stay, other = new_id("rsv"), new_id("rsv")
+    if who == "companion":
+        hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+        settle(hotel)
+    readdress(hotel, locks, unsupported)
+    if who == "guest":
+        hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    else:
+        (first,) = keys(hotel, stay)
+        window = Window(first.valid_from, first.valid_until)
+        acts.issue(hotel.tenant_id, acts.IssueCommand(hotel.property_id, tuple(first.rooms), window, "gst_f", stay), CLERK, "f")
+    at_the_doors_alone(hotel)
+    readdress(hotel, locks, "")
+    failed = keys(hotel, stay)[-1]
+    assert (failed.state, failed.replaced_by) == ("failed", None)
+    count = len(keys(hotel, stay))
+    hotel.tell("booking.dates_changed", hotel.booking(stay, 2, ["102"]))
+    assert len(keys(hotel, stay)) == count  # the other kind is about to be given: one key, not two
+    hotel.tell("booking.confirmed", hotel.booking(other, 1, ["101"]))
+    settle(hotel)
+    (card,) = [key for key in live(hotel, stay) if key.replaces == failed.id]
+    assert (card.kind, card.waiting_for, rooms_of(hotel, card)) == ("rfid_card", "desk", ["102"])
+    acts.encode(hotel.tenant_id, card.id, CLERK, "e", card_number=CardNumber(CARD))
+    settle(hotel)
+    asked = [{"device": hotel.doors[label], "kind": "rfid_card", "value": CARD, "dry": True} for label in ("101", "102")]
+    assert [locks.ask("/try", door)["open"] for door in asked] == [False, True]
 
 
 def test_of_many_who_issue_it_anew_at_once_one_gets_a_key(pins: Hotel, locks: MockLocks, settle: Settle) -> None:
