@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from vendors.assa_abloy.vostio_doors import battery_in, device_in
-from vendors.assa_abloy.vostio_push import read_conditions
+from vendors.assa_abloy.vostio_push import is_genuine, read_conditions
+from vendors.port.secrets import Token
 from vendors.port.types import DeviceRecord, Reach
 
 
 def _push(kind: str, data: Any) -> bytes:
     return json.dumps({"eventId": "e1", "type": kind, "environmentId": "x", "data": data}).encode()
+
+
+def test_a_push_is_signed_over_its_time_a_dot_and_its_bytes() -> None:
+    """The signature was computed apart from the product, with `openssl dgst -sha256 -hmac whsec_1`."""
+    signature = "sha256=ccd73735783fcafa9244b162a982f96bde85cb786165a87d590374c93aae0898"
+    body, now = b'{"type":"grant.active"}', datetime(2026, 1, 1, 14, 30, tzinfo=UTC)
+    headers = {"X-Vostio-Timestamp": "1767277800", "X-Vostio-Signature": signature}
+    assert is_genuine(headers, body, [Token("whsec_1")], now)
+    assert not is_genuine(headers, body + b" ", [Token("whsec_1")], now)
+    assert not is_genuine(headers, body, [Token("whsec_2")], now)
+    assert is_genuine(headers, body, [Token("whsec_2"), Token("whsec_1")], now + timedelta(seconds=300))
+    assert not is_genuine(headers, body, [Token("whsec_1")], now + timedelta(seconds=301))
 
 
 def test_a_weak_battery_is_read() -> None:
