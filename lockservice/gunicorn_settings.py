@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client import multiprocess
 
+worker_class = "lockservice.web_worker.Worker"
 TEND_EVERY_S = 1.0
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 

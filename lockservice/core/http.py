@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from django.core.exceptions import BadRequest, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -144,6 +144,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"),
     (exceptions.Throttled, "RATE_LIMITED"),
     (RequestDataTooBig, "PAYLOAD_TOO_LARGE"),
+    (UnreadablePostError, "VALIDATION_FAILED"),  # the caller hung up, or was too slow: nobody reads the answer
     (exceptions.ParseError, "VALIDATION_FAILED"),
     (SuspiciousOperation, "VALIDATION_FAILED"),
     (BadRequest, "VALIDATION_FAILED"),

@@ -25,13 +25,13 @@ TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
 class WebServer:
     """One gunicorn with one worker. `environment` overrides what the tests' settings read."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *, threads: int = 12, **environment: str) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [
                 sys.executable, str(TETHER), str(os.getpid()), str(int(signal.SIGTERM)), sys.executable, "-m", "gunicorn", "lockservice.wsgi:application", "--bind", f"127.0.0.1:{port}", "--workers", "1",
-                "--threads", "12", "--no-control-socket", "--log-level", "warning",
+                "--config", "python:lockservice.gunicorn_settings", "--threads", str(threads), "--no-control-socket", "--log-level", "warning",
             ],
             cwd=REPOSITORY_ROOT,
             env={
