@@ -70,12 +70,31 @@ def test_programs_read_json_and_csv(hotel: Hotel, hands: Hands) -> None:
     (line,) = document["findings"]
     assert (line["kind"], line["door"], line["keyKind"], line["status"]) == ("stranger", "101", "pin_code", "open")
     asked = document["calls_count"]
+    (listed,) = json.loads(run(hotel.tenant_id, hotel.installation_id, "--list", "--json"))
+    assert listed == {
+        "tenant_id": hotel.tenant_id, "installation_id": hotel.installation_id, "vendor": "mock",
+        "findings": document["findings"],
+    }  # fmt: skip
     rows = list(csv.DictReader(io.StringIO(run(hotel.tenant_id, hotel.installation_id, "--list", "--csv"))))
     assert [(row["installation"], row["kind"], row["id"]) for row in rows] == [
         (hotel.installation_id, "stranger", str(found(hotel)[0].pk))
     ]
     with tenant(hotel.tenant_id):
         assert CallCount.objects.get(tenant_id=hotel.tenant_id).calls == asked
+
+
+def test_a_list_tells_findings_and_no_run_and_in_which_zone_their_times_are(hotel: Hotel, hands: Hands) -> None:
+    window = {"from": "2031-05-01T10:00:00+04:30", "until": "2031-05-02T10:00:00+04:30"}
+    hands.plant("101", DIGITS, **window)
+    look(hotel)
+    head, names, finding, zone = run(hotel.tenant_id, hotel.installation_id, "--list").splitlines()
+    assert head == f"{hotel.installation_id} (mock)"
+    assert names.split()[:4] == ["id", "kind", "door", "key"]
+    assert finding.split()[:3] == [str(found(hotel)[0].pk), "stranger", "101"]
+    assert "2031-05-01T05:30..2031-05-02T05:30" in finding
+    assert zone == "  times are UTC"
+    with pytest.raises(CommandError, match="no such installation"):
+        run(hotel.tenant_id, new_id("vad"), "--list")
 
 
 def test_a_cell_that_begins_like_a_formula_is_none(database: str, locks: MockLocks) -> None:

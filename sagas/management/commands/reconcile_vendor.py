@@ -14,13 +14,15 @@ end.
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from devices.models import VendorInstallation
-from devices.selectors import UnknownDevice
+from devices.selectors import UnknownDevice, installation
 from lockservice.core import tenancy, wake
 from sagas import reconcile_acts
 from sagas.acts import Actor, Refused
@@ -30,8 +32,10 @@ from sagas.reconcile.run import Report
 from sagas.reconcile_acts import Decision
 from sagas.tasks import stop_on_signals
 
-WELL = frozenset({"done", "busy", "paused", "cannot_list", "desk_offline", "inactive", "listed"})
+WELL = frozenset({"done", "busy", "paused", "cannot_list", "desk_offline", "inactive"})
 SLICE_S = 3600.0
+RUN_SUMMARY_LINES = 2
+"""What `report.as_text` says of the run, before its findings."""
 
 Told = list[tuple[Report, list[Line]]]
 
@@ -67,16 +71,42 @@ class Command(BaseCommand):
         if options["finding"] is not None or options["give_missing_again"]:
             self._decide(options)
             return
+        if options["list"]:
+            self._list(options)
+            return
         told = self._compare(options)
         self._print(told, options)
         late = [item.installation_id for item, _ in told if item.outcome not in WELL]
         if late:
             raise CommandError(f"not compared to the end: {', '.join(late)}")
 
+    def _list(self, options: dict[str, Any]) -> None:
+        """Prints the findings and nothing else: nobody was asked, so there is no run to tell of."""
+        tenant_id = options["tenant"]
+        if not tenant_id:
+            raise CommandError("name the tenant")
+        told = [_listed(tenant_id, installation_id) for installation_id in _installations(tenant_id, options["installation"])]
+        if options["csv"]:
+            report.write_csv(told, self.stdout)  # type: ignore[arg-type]
+        elif options["json"]:
+            found = [
+                {
+                    "tenant_id": item.tenant_id, "installation_id": item.installation_id, "vendor": item.vendor,
+                    "findings": [asdict(line) for line in lines],
+                }
+                for item, lines in told
+            ]  # fmt: skip
+            self.stdout.write(json.dumps(found, indent=2))
+        else:
+            for item, lines in told:
+                findings = report.as_text(item, lines).splitlines()[RUN_SUMMARY_LINES:]
+                self.stdout.write("\n".join([f"{item.installation_id} ({item.vendor})", *findings]))
+                self._say_zone(lines)
+
     def _compare(self, options: dict[str, Any]) -> Told:
         tenant_id = options["tenant"]
         if not tenant_id:
-            if options["dry_run"] or options["list"] or options["repair"]:
+            if options["dry_run"] or options["repair"]:
                 raise CommandError("name the tenant")
             found = run.work_due(SLICE_S)
             return [(item, _lines(item)) for item in found]
@@ -99,8 +129,13 @@ class Command(BaseCommand):
         else:
             for item, lines in told:
                 self.stdout.write(report.as_text(item, lines))
+                self._say_zone(lines)
             if not told:
                 self.stdout.write("nothing is due")
+
+    def _say_zone(self, lines: list[Line]) -> None:
+        if any(line.foundFrom or line.foundUntil for line in lines):
+            self.stdout.write("  times are UTC")
 
     def _decide(self, options: dict[str, Any]) -> None:
         tenant_id, finding_id = options["tenant"], options["finding"]
@@ -121,13 +156,20 @@ class Command(BaseCommand):
 def _one(tenant_id: str, installation_id: str, options: dict[str, Any], stop: run.Stop) -> tuple[Report, list[Line]]:
     if options["dry_run"]:
         return preview.preview(tenant_id, installation_id)
-    if options["list"]:
-        item = Report(tenant_id, installation_id, outcome="listed")
-    else:
-        ends_at = time.monotonic() + SLICE_S
-        item = run.reconcile(tenant_id, installation_id, repairs=options["repair"], ends_at=ends_at, stop=stop)
+    ends_at = time.monotonic() + SLICE_S
+    item = run.reconcile(tenant_id, installation_id, repairs=options["repair"], ends_at=ends_at, stop=stop)
     if item.repairs_count:
         wake.hint("sagas.drain", "saga")
+    return item, _lines(item)
+
+
+def _listed(tenant_id: str, installation_id: str) -> tuple[Report, list[Line]]:
+    with tenancy.tenant(tenant_id):
+        try:
+            vendor = installation(tenant_id, installation_id).vendor
+        except UnknownDevice as error:
+            raise CommandError("no such installation in this tenant") from error
+    item = Report(tenant_id, installation_id, vendor=vendor, outcome="listed")
     return item, _lines(item)
 
 
