@@ -273,7 +273,7 @@ def test_the_rate_limit_is_kept_by_waiting(database: str, locks: MockLocks) -> N
     report = look(hotel, pause=pause)
     took_s = time.monotonic() - started
     assert (report.outcome, report.calls_count, report.pages_count) == ("done", 25, 25)
-    assert waits
+    assert waits or took_s > 3.5  # a machine so slow never comes to the end of what is free
     assert report.calls_count <= 24 * 0.8 + took_s * 1.6 + 1
     with tenant(hotel.tenant_id):
         assert CallCount.objects.get(tenant_id=hotel.tenant_id).calls == 25
