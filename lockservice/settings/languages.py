@@ -13,7 +13,6 @@ LANGUAGES = [
     ("ps", _("Pashto")),
     ("prs", _("Dari")),
     ("fa", _("Persian")),
-    ("fr", _("French")),
 ]
 
 LANGUAGES_BIDI = ["ar", "ps", "prs", "fa"]

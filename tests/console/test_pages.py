@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -10,13 +11,14 @@ import pytest
 
 from credentials import artifacts
 from credentials.models import Artifact, CredentialDoor, KeyCredential, KeyPolicyRow, Reservation
-from devices.models import LockDevice, VendorInstallation
+from devices.models import BreakGlass, CallCount, LockDevice, SecretDue, VendorInstallation
 from lockservice.console.models import StaffAct, TenantVisit
 from lockservice.core.tenancy import tenant
 from sagas.models import DeadLetter, OutboxEvent, Saga
 from tests.console.conftest import SignIn
 from tests.console.pages import MODELS, list_of, page_of, some_pk, text_of
 from tests.console.scene import CITY, ZONE, Scene
+from vendors.port.ids import new_id
 
 STATIC = Path(__file__).resolve().parents[2] / "lockservice" / "console" / "static" / "console"
 
@@ -246,6 +248,37 @@ def test_an_auditor_sees_the_record_and_nothing_else(night: Scene, sign_in: Sign
         assert client.get(list_of(model)).status_code == 403
         assert client.get(page_of(model, some_pk(model, night.tenant_id))).status_code == 403
     assert client.get("/console/").context["cards"] == []
+
+
+def test_no_link_of_an_auditors_pages_is_refused_to_her(scene: Scene, sign_in: SignIn) -> None:
+    hotel, now = scene.hotel, scene.hotel.opened_at
+    place = {"tenant_id": scene.tenant_id, "property_id": hotel.property_id, "installation_id": hotel.installation_id}
+    with tenant(scene.tenant_id):
+        due = SecretDue.objects.get(tenant_id=scene.tenant_id, kind="secret", name="webhook_secret")
+        asked = BreakGlass.objects.create(
+            **place, id=new_id("bgl"), secret_name="webhook_secret", incident="INC-1", reason="to see the links",
+            requested_by="usr_1", requested_at=now, expires_at=now,
+        )  # fmt: skip
+        CallCount.objects.create(tenant_id=scene.tenant_id, installation_id=hotel.installation_id, month="2026-05", calls=1)
+    auditor, manager = sign_in(scene, "auditor"), sign_in(scene, "gm")
+    system = page_of(VendorInstallation, hotel.installation_id)
+    for address in (
+        list_of(SecretDue), page_of(SecretDue, due.pk), list_of(BreakGlass), page_of(BreakGlass, asked.pk),
+        "/console/costs/?month=2026-05", list_of(StaffAct), list_of(TenantVisit), "/console/",
+    ):  # fmt: skip
+        page = auditor.get(address).content.decode()
+        links = {html.unescape(link).partition("#")[0] for link in re.findall(r'href="(/console/[^"]*)"', page)}
+        assert links, address
+        assert [link for link in sorted(links) if auditor.get(link).status_code not in (200, 302)] == [], address
+        if hotel.installation_id in page:
+            assert f'href="{system}"' in manager.get(address).content.decode(), address
+    assert manager.get(system).status_code == 200
+    assert auditor.get(system).status_code == 403
+
+
+def test_the_form_for_a_secret_says_how_an_incidents_number_is_written(night: Scene, sign_in: SignIn) -> None:
+    page = text_of(sign_in(night, "gm").get("/console/devices/breakglass/ask/"))
+    assert "3 to 64 letters, digits and . _ / # -, a letter or digit first." in page
 
 
 def test_a_lists_queries_do_not_grow_with_its_rows(night: Scene, scene: Scene, sign_in: SignIn) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import django
 import pytest
+from django.conf import settings
 from django.template.base import Lexer, TokenType
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +86,11 @@ def test_the_words_are_found_in_code_and_in_templates() -> None:
     words = marked()
     assert {"Choose the PIN", "Findings", "Break-glass", "Health over time", "%(n)s day", "Nothing here."} <= set(words)
     assert len(words) > 500
+
+
+def test_only_languages_that_have_a_catalogue_are_offered() -> None:
+    assert sorted(code for code, _name in settings.LANGUAGES) == sorted(["en", *LANGUAGES])
+    assert sorted(folder.name for folder in (ROOT / "locale").iterdir()) == sorted(LANGUAGES)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

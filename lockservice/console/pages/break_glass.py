@@ -55,7 +55,7 @@ class AskForm(ReasonForm):
     incident = forms.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._/#-]{2,63}$",
         label=_("Incident"),
-        help_text=_("Its number in your incident log."),
+        help_text=_("Its number in your incident log: 3 to 64 letters, digits and . _ / # -, a letter or digit first."),
         widget=forms.TextInput(attrs={"dir": "ltr", "autocomplete": "off"}),
     )
 
@@ -129,7 +129,7 @@ class BreakGlassAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("lock system"))
     def system_cell(self, row: Any) -> str:
-        return cells.code(row.system, page_url(VendorInstallation, row.installation_id))
+        return cells.code(row.system, _system_url(row.desk, row.installation_id))
 
     @admin.display(description=_("incident"), ordering="incident")
     def incident_cell(self, row: Any) -> str:
@@ -225,7 +225,7 @@ class BreakGlassAdmin(ReadOnlyAdmin):
             "agreed": [names.get(actor, actor) for actor in agreed],
             "needed": break_glass.APPROVALS,
             "system": _systems(desk, [row.installation_id]).get(row.installation_id, row.installation_id),
-            "system_url": page_url(VendorInstallation, row.installation_id),
+            "system_url": _system_url(desk, row.installation_id),
             "is_over": row.state in break_glass.OPEN and row.expires_at <= real_now(),
             "steps": [
                 (step, STEP_WORDS[step.step], names.get(step.actor_id, step.actor_id)) for step in break_glass.steps_of(row)
@@ -306,7 +306,7 @@ class SecretDueAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("lock system"))
     def system_cell(self, row: Any) -> str:
-        return cells.code(row.system, page_url(VendorInstallation, row.installation_id))
+        return cells.code(row.system, _system_url(row.desk, row.installation_id))
 
     @admin.display(description=_("because"), ordering="reason")
     def reason_cell(self, row: Any) -> Any:
@@ -329,7 +329,7 @@ class SecretDueAdmin(ReadOnlyAdmin):
             "kind": DUE_KINDS[row.kind],
             "because": DUE_REASONS.get(row.reason, row.reason),
             "system": _systems(desk, [row.installation_id]).get(row.installation_id, row.installation_id),
-            "system_url": page_url(VendorInstallation, row.installation_id),
+            "system_url": _system_url(desk, row.installation_id),
             "command": _command(row),
         }
 
@@ -401,6 +401,11 @@ def _choices(desk: Desk) -> list[tuple[str, str]]:
     """Returns every secret the tenant's lock systems hold, as `installation/name`. Inside the tenant's block."""
     rows = VendorInstallation.objects.filter(tenant_id=desk.tenant_id).order_by("label")
     return [(f"{row.id}/{name}", f"{row.label} · {name}") for row in rows for name in break_glass.held_names(row)]
+
+
+def _system_url(desk: Desk, installation_id: str) -> str:
+    """Returns the address of a lock system's page, or none for who may not read it."""
+    return page_url(VendorInstallation, installation_id) if desk.may(Permission.DEVICE_READ) else ""
 
 
 def _systems(desk: Desk, ids: list[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from lockservice.console.read_only import page_url
 from lockservice.console.roles import Right
 from lockservice.console.session import Desk, desk_of
 from lockservice.core import clock
+from lockservice.core.auth_permissions import Permission
 
 ITEMS = {
     Item.CALL: _("calls"),
@@ -109,7 +110,7 @@ def _systems(desk: Desk, found: CostReport) -> list[SystemCosts]:
     return [
         SystemCosts(
             label=lines[0].label,
-            url=page_url(VendorInstallation, system),
+            url=page_url(VendorInstallation, system) if desk.may(Permission.DEVICE_READ) else "",
             house=desk.houses.get(lines[0].property_id, lines[0].property_id),
             vendor=lines[0].vendor,
             rows=[_row(line) for line in lines],
