@@ -319,7 +319,7 @@ def test_the_command_says_first_what_it_would_do(place: Hotel, settle: Settle) -
     call_command("decommission", place.tenant_id, place.devices["101"], stdout=out)
     call_command("decommission", place.tenant_id, place.devices["101"], stdout=out)
     first, second, third = out.getvalue().splitlines()
-    assert first == "dry run: 1 locks would be decommissioned and 1 live keys leave them"
+    assert first == f"dry run: 1 locks of {place.installation_id} (mock) would be decommissioned and 1 live keys leave them"
     assert second.startswith("1 locks decommissioned; keys leave them under sag_")
     assert "; rotate its vendor credentials by " in second
     assert third == f"{place.devices['101']} was decommissioned before; nothing changed"

@@ -147,6 +147,7 @@ def test_the_command_reads_files_and_prints_the_id_and_no_secret(hotel: Hotel, l
     value, out = f"set-{new_id('evt')}", io.StringIO()
     (tmp_path / "settings").write_text(json.dumps({"url": locks.setting}))
     (tmp_path / "secret").write_text(f"{value}\n")
+    (tmp_path / "other").write_text(f"set-{new_id('evt')}\n")
     words = [
         hotel.tenant_id, hotel.property_id, "mock", "--label", "New doors", "--settings-file", str(tmp_path / "settings"),
         "--secret", f"webhook_secret={tmp_path / 'secret'}",
@@ -156,6 +157,10 @@ def test_the_command_reads_files_and_prints_the_id_and_no_secret(hotel: Hotel, l
     assert out.getvalue().startswith(f"{row.id}: the vendor lists ")
     assert value not in out.getvalue()
     assert adapters.open_installation(row)[1] == {"webhook_secret": value}
+    untried = io.StringIO()
+    call_command("register_installation", *words[:-1], f"webhook_secret={tmp_path / 'other'}", "--untried", stdout=untried)
+    said = "the vendor was not asked; import_devices asks for its locks and brings them into the books"
+    assert untried.getvalue() == f"{installed(hotel)[-1].id}: {said}\n"
     with pytest.raises(CommandError, match="cannot be read"):
         call_command("register_installation", *words[:6], str(tmp_path / "nothing"), stdout=out)
     with pytest.raises(CommandError, match="no vendor nobody"):

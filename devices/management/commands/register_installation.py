@@ -54,8 +54,11 @@ class Command(BaseCommand):
             raise CommandError(f"{error}; nothing was kept") from error
         except LookupError as error:
             raise CommandError(f"no vendor {options['vendor']}") from error
-        listed = "the vendor was not asked" if made.locks is None else f"the vendor lists {made.locks} locks"
-        self.stdout.write(f"{made.installation_id}: {listed}; import_devices brings them into the books")
+        if made.locks is None:
+            told = "the vendor was not asked; import_devices asks for its locks and brings them into the books"
+        else:
+            told = f"the vendor lists {made.locks} locks; import_devices brings them into the books"
+        self.stdout.write(f"{made.installation_id}: {told}")
 
 
 def _read_settings(path: str) -> dict[str, object]:

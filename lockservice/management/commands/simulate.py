@@ -45,8 +45,8 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
-        known = ", ".join(simulated.vendors()) or "none: these settings name no simulator"
-        parser.add_argument("vendor", help=f"{known}; `{ALL}` for status and restore")
+        known = ", ".join(_run_by_the_demo()) or "none: these settings name no simulator"
+        parser.add_argument("vendor", help=f"{known}, or another that has a simulator; `{ALL}` for status and restore")
         actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
         run = actions.add_parser("run", help="run it here (default); further arguments are the simulator's own")
         run.add_argument("rest", nargs=argparse.REMAINDER)
@@ -79,8 +79,8 @@ class Command(BaseCommand):
 
     def _of_all(self, action: str) -> None:
         if action not in ("status", "restore"):
-            raise CommandError(f"{action} is for one vendor: {', '.join(simulated.vendors())}")
-        for vendor in settings.DEMO_VENDOR_CODES:
+            raise CommandError(f"{action} is for one vendor: {', '.join(_run_by_the_demo())}")
+        for vendor in _run_by_the_demo():
             try:
                 self._do(vendor, action, {})
             except SimulatorUnreachable:
@@ -128,6 +128,12 @@ class Command(BaseCommand):
         self.stdout.write(f"{vendor}: {now}, {status.doors_count} doors, {status.keys_count} keys")
         for trouble in status.troubles or ("nothing is wrong",):
             self.stdout.write(f"  {trouble}")
+
+
+def _run_by_the_demo() -> tuple[str, ...]:
+    """Returns the vendors whose simulators `up` runs; others can be run here alone."""
+    demo: tuple[str, ...] = getattr(settings, "DEMO_VENDOR_CODES", ())
+    return tuple(vendor for vendor in simulated.vendors() if vendor in demo)
 
 
 def _takes_door(parser: argparse.ArgumentParser) -> None:

@@ -52,17 +52,17 @@ class Command(BaseCommand):
     def _preview(self, tenant_id: str, subject: str) -> None:
         with tenancy.tenant(tenant_id):
             if subject.startswith(INSTALLATION):
-                known = VendorInstallation.objects.filter(tenant_id=tenant_id, id=subject).exists()
-                locks = list(
-                    LockDevice.objects.filter(tenant_id=tenant_id, installation_id=subject).values_list("id", flat=True)
-                )
+                system_id, asked = subject, LockDevice.objects.filter(tenant_id=tenant_id, installation_id=subject)
             else:
-                locks = list(LockDevice.objects.filter(tenant_id=tenant_id, id=subject).values_list("id", flat=True))
-                known = bool(locks)
+                asked = LockDevice.objects.filter(tenant_id=tenant_id, id=subject)
+                system_id = asked.values_list("installation_id", flat=True).first() or ""
+            system = VendorInstallation.objects.filter(tenant_id=tenant_id, id=system_id).first()
+            locks = list(asked.values_list("id", flat=True))
             doors = CredentialDoor.objects.filter(
                 tenant_id=tenant_id, device_id__in=locks, dropped=False, credential__state__in=sorted(LIVE)
             )
             keys = doors.values("credential_id").distinct().count()
-        if not known:
+        if system is None:
             raise CommandError("no such lock or lock system in this tenant")
-        self.stdout.write(f"dry run: {len(locks)} locks would be decommissioned and {keys} live keys leave them")
+        of = f"{system.id} ({system.vendor})"
+        self.stdout.write(f"dry run: {len(locks)} locks of {of} would be decommissioned and {keys} live keys leave them")

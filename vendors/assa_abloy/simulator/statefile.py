@@ -29,6 +29,7 @@ def save(houses: dict[str, House], path: Path) -> None:
     """Writes the houses beside the file and puts the result in its place."""
     content = json.dumps([asdict(house) for house in houses.values()], default=_plain, ensure_ascii=False)
     beside = path.with_suffix(".new")
+    beside.touch(mode=0o600)
     beside.write_text(content, encoding="utf-8")
     beside.replace(path)
 

@@ -21,6 +21,7 @@ def save(world: World, path: Path) -> None:
     with world.lock:
         document = {"format": FORMAT, "houses": [_house(house) for house in world.houses.values()]}
     beside = path.with_name(f"{path.name}.new")
+    beside.touch(mode=0o600)
     beside.write_text(json.dumps(document, default=_plain), encoding="utf-8")
     beside.replace(path)
 
