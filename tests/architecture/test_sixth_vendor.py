@@ -137,6 +137,22 @@ def test_a_scaffold_is_found_and_fails_until_it_is_filled_and_then_everything_kn
     assert f"vendors/{FOLDER}/runbook.md" in (copy / "docs" / "runbooks" / "lock" / "vendor.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("kinds", "line"),
+    [
+        ("pin_code,rfid_card", "desk_kinds=(CredentialKind.RFID_CARD,),"),
+        ("rfid_card,nfc_tag", "desk_kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),"),
+        ("pin_code,mobile_app", None),
+    ],
+)
+def test_cards_are_written_down_as_kinds_for_the_desk(tmp_path: Path, kinds: str, line: str | None) -> None:
+    _python(ROOT, "-m", "vendors.scaffold", CODE, NAME, "--kinds", kinds, "--into", str(tmp_path))
+    text = (tmp_path / "vendors" / FOLDER / "manifest.py").read_text()
+    compile(text, "manifest.py", "exec")
+    assert [found.strip() for found in text.splitlines() if "desk_kinds" in found] == ([line] if line else [])
+    assert ("need a person at the desk" in text) == (line is not None)
+
+
 @pytest.mark.parametrize("code", ["Acme", "-acme", "acme--locks", "a" * 41, "acme/../x", ""])
 def test_a_code_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path, code: str) -> None:
     done = _python(ROOT, "-m", "vendors.scaffold", "--into", str(tmp_path), "--", code, NAME)

@@ -22,6 +22,7 @@ from vendors.port.types import CredentialKind, LockCapabilities
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CODE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+CARDS: Final = (CredentialKind.RFID_CARD, CredentialKind.NFC_TAG)
 CODE_CHARS_MAX: Final = 40
 USAGE_ERROR: Final = 2
 
@@ -69,9 +70,21 @@ def _words(code: str, folder: str, name: str, kinds: Sequence[CredentialKind]) -
         "folder": folder,
         "name": name,
         "cls": "".join(part.capitalize() for part in folder.split("_")),
-        "kinds": ", ".join(f"CredentialKind.{kind.name}" for kind in kinds) + ("," if len(kinds) == 1 else ""),
+        "kinds": _tuple(kinds),
+        "desk": _desk([kind for kind in kinds if kind in CARDS]),
         "capabilities": ", ".join(f"{field}=True" for field in able),
     }
+
+
+def _tuple(kinds: Sequence[CredentialKind]) -> str:
+    return ", ".join(f"CredentialKind.{kind.name}" for kind in kinds) + ("," if len(kinds) == 1 else "")
+
+
+def _desk(cards: Sequence[CredentialKind]) -> str:
+    if not cards:
+        return ""
+    why = "Kinds that need a person at the desk: a clerk writes them. Leave out what the vendor gives without one."
+    return f"    # {why}\n    desk_kinds=({_tuple(cards)}),\n"
 
 
 def _can(capability: str) -> LockCapabilities:
