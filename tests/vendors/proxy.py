@@ -158,13 +158,18 @@ def _answer(
     handler.wfile.flush()
 
 
+_ANSWERS = {
+    Trouble.HTML_BEFORE: (200, "text/html", HTML),
+    Trouble.HTML_AFTER: (200, "text/html", HTML),
+    Trouble.WORDLESS_BEFORE: (200, "application/json", b'{"weird": 1}'),
+    Trouble.EMPTY_AFTER: (200, "application/json", b""),
+    Trouble.ERROR_500_AFTER: (502, "text/html", HTML),
+}
+
+
 def _spoil(handler: BaseHTTPRequestHandler, trouble: Trouble, content: bytes) -> None:
-    if trouble in {Trouble.HTML_BEFORE, Trouble.HTML_AFTER}:
-        _answer(handler, 200, "text/html", HTML)
-    elif trouble is Trouble.EMPTY_AFTER:
-        _answer(handler, 200, "application/json", b"")
-    elif trouble is Trouble.ERROR_500_AFTER:
-        _answer(handler, 502, "text/html", HTML)
+    if trouble in _ANSWERS:
+        _answer(handler, *_ANSWERS[trouble])
     elif trouble is Trouble.DRIP_AFTER:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
         for byte in head + b" " * 9000:

@@ -56,6 +56,7 @@ class Trouble(StrEnum):
     HTML_BEFORE = "html_before"
     HTML_AFTER = "html_after"
     EMPTY_AFTER = "empty_after"
+    WORDLESS_BEFORE = "wordless_before"
     DRIP_AFTER = "drip_after"
     ERROR_500_AFTER = "error_500_after"
     GARBAGE_AFTER = "garbage_after"

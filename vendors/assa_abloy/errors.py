@@ -119,6 +119,7 @@ VISIONLINE: dict[str, Row] = {
 }
 """Visionline's `code` in an error body."""
 
+NO_CONTENT = 204
 GONE = frozenset({"not_found"})
 TOO_FAST = 429
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any
 
+from vendors.port.errors import Reason
 from vendors.port.secrets import VendorRef
 from vendors.port.types import CredentialKind, Window
 from vendors.support.marks import tag_of
 
 from .calls import Call
-from .errors import GONE, Refused
+from .errors import GONE, NO_CONTENT, Refused, Unclear, unreachable
 from .keys import Listed, tag_in
 from .local_time import from_wall, on_wall, to_wall
 from .reading import names_in, reading, rows_in, text_in
@@ -177,10 +178,15 @@ class Cards:
     def withdraw(self, call: Call, card: Card) -> None:
         """Cancels a key; one that is not there counts as cancelled."""
         try:
-            self._client.ask(call, "DELETE", f"{CARDS_PATH}/{card.id}", query={"sendOnline": "true"})
+            answer = self._client.ask(call, "DELETE", f"{CARDS_PATH}/{card.id}", query={"sendOnline": "true"})
         except Refused as refused:
             if refused.code not in GONE:
                 raise
+            return
+        if answer.status != NO_CONTENT:  # the manual does not say what else may be told: the key itself does
+            left = self.read(call, card.id)
+            if left is not None and left.is_live:
+                raise Unclear(unreachable("the key stands though its end was answered", Reason.TIMEOUT))
 
     def invite(self, call: Call, card: Card, receiver: Mapping[str, str]) -> tuple[str | None, str | None]:
         """Mints an invitation for a phone whose earlier one was lost: endpoint and code."""

@@ -17,7 +17,7 @@ from vendors.port.types import CredentialHandle, CredentialKind, Propagation, Wi
 from vendors.support.marks import tag_of
 
 from .calls import Call
-from .errors import GONE, Answer, Refused
+from .errors import GONE, NO_CONTENT, Answer, Refused
 from .keys import CARD_KINDS, Listed
 from .reading import names_in, reading, rows_in, text_in
 from .vostio_client import VostioClient
@@ -137,6 +137,8 @@ class Grants:
             raise
         not_after = answer.body.get("notAfter")
         with reading():
+            if answer.status != NO_CONTENT and "effective" not in answer.body:
+                raise LookupError("neither withdrawn nor refused")
             return datetime.fromisoformat(str(not_after)).astimezone(UTC) if not_after else None
 
     def invite(self, call: Call, receiver: Mapping[str, str]) -> tuple[str | None, str | None]:

@@ -278,6 +278,8 @@ def _rows(doors: Sequence[Door], part: str | None = None) -> list[dict[str, Any]
 
 def _result(answer: Mapping[str, Any], doors: Sequence[Door]) -> CallResult:
     by_external = {door.external_id: door for door in doors}
+    if not isinstance(answer.get("doors"), list):  # an answer of somebody between us and the vendor
+        raise answer_lost()
     results = tuple(_door_result(row, by_external[row["door"]]) for row in answer["doors"])
     return CallResult(results, calls=1, resume_token=answer.get("resume"))
 
