@@ -113,7 +113,7 @@ def _end_pause(hotel: Hotel) -> None:
 
 
 def test_silence_opens_the_breaker_and_the_next_key_waits_without_an_attempt(database: str, locks: MockLocks) -> None:
-    hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={})
+    hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={}, policy={"kinds": ["pin_code"]})
     _point(hotel, DEAD)
     _book(hotel, ROOMS)
     _run(hotel, lambda: _is_open(hotel))
@@ -147,7 +147,7 @@ def _waits(hotel: Hotel, stay: str) -> bool:
 
 
 def test_the_vendor_comes_back_and_all_its_work_completes_with_one_key_each(database: str, locks: MockLocks) -> None:
-    hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={})
+    hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={}, policy={"kinds": ["pin_code"]})
     _point(hotel, DEAD)
     stays = _book(hotel, ROOMS)
     _run(hotel, lambda: ("half_open", "open", "probe_unanswered") in _moves(hotel))
