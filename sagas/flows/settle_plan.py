@@ -23,7 +23,7 @@ from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.flows import choose_pin, fall_back, rest_key, settle_record, stay_start
-from sagas.flows.one_change import AT_ENCODER, Group, one_change
+from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
@@ -150,6 +150,10 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     order = -1 if takes_first else 1
     ready.sort(key=lambda item: (order * RANK[item[1]], item[0].lane != work.lane, not item[0].room_id, item[0].pk))
     first, verb = ready[0]
+    if verb is Verb.ISSUE and later is not None and spans(key) and len(_to_issue(ready)) < len(_to_issue(open_doors)):
+        # One key for all of its doors: made for those that come due first, it is a card that does not open the room.
+        work.status, work.due_at = SagaStatus.RETRY.value, later
+        return None
     alike = (first.lane, first.rounds, _is_deferred(first, verb))
     group = [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike]
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
@@ -163,6 +167,10 @@ def _unless_another_comes_first(
         _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
         return None
     return group
+
+
+def _to_issue(doors: list[tuple[CredentialDoor, Verb]]) -> list[CredentialDoor]:
+    return [door for door, verb in doors if verb is Verb.ISSUE]
 
 
 def _give_before_taking(key: KeyCredential, doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:

@@ -5,20 +5,46 @@ The locks are stand-alone: they know what the cards shown to them carry, and the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from credentials.models import CredentialDoor
 from lockservice.core import wake
 from lockservice.core.tenancy import tenant
 from sagas import acts
-from sagas.models import Saga
+from sagas.models import Saga, SagaStep
 from tests.doors.conftest import CLERK, House, Salto, SaltoPms, Visionline
+from vendors.port.ids import new_id
 from vendors.port.types import RevokeReason
 
 Build = Callable[[type[House]], House]
 A_MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("kind", [Salto, SaltoPms, Visionline])
+def test_a_card_whose_doors_come_due_at_different_times_is_written_once_and_for_all_of_them(
+    build: Build, kind: type[House]
+) -> None:
+    house = build(kind)
+    stay = new_id("rsv")
+    house.tell("booking.confirmed", stay, 1, ["101", "102"])
+    (key,) = house.keys(stay)
+    with tenant(house.hotel.tenant_id):  # as after a lost answer: each door has a jitter of its own
+        rows = CredentialDoor.objects.filter(tenant_id=house.hotel.tenant_id, credential_id=key.id)
+        rows.filter(device_id=house.hotel.devices["101"]).update(due_at=datetime.now(UTC) + timedelta(seconds=2))
+    card = house.encode(key)
+    ends = time.monotonic() + 20
+    house.lay(card)
+    while house.key(key.id).state != "active" and time.monotonic() < ends:
+        time.sleep(0.2)
+        house.work()
+    assert house.opens(card) == ["101", "102"]
+    with tenant(house.hotel.tenant_id):
+        steps = SagaStep.objects.filter(tenant_id=house.hotel.tenant_id, credential_id=key.id)
+        assert [(step.verb, len(step.doors)) for step in steps] == [("issue", 2)]
 
 
 def _use_up_the_limit(house: House, seconds: float) -> None:
