@@ -51,9 +51,9 @@ from vendors.port.simulated import Breakable, Effect, SimulatorControl
 
 BOUND = 1.3
 VENDOR_MS = 50
-ROOMS, GATEWAYS = 100, 20
+GATEWAYS = 20
 NO_LIMIT = 1_000_000_000
-STAY, NEXT_STAY = timedelta(days=2), timedelta(days=3)
+STAY = timedelta(days=2)
 PATIENCE_S = 900.0
 CLERK_LOOKS_S = 0.1
 TELL_S = 15.0
@@ -73,7 +73,7 @@ class Plan:
 
 @dataclass
 class House:
-    """A house of one vendor."""
+    """A house of one vendor, with a room for each booking: a phone's key of some vendors is made only once its stay begins."""
 
     vendor: str
     code: str
@@ -188,7 +188,7 @@ def _add(times: dict[str, list[float]], outcome: Outcome) -> None:
 
 def _run(plan: Plan, vendors: Vendors, dead: str | None) -> Outcome:
     tenant_id = new_id("tnt")
-    houses = [_build(vendor, tenant_id, vendors.places[vendor]) for vendor in plan.vendors]
+    houses = [_build(vendor, tenant_id, vendors.places[vendor], plan.bookings) for vendor in plan.vendors]
     workers = Workers("consume", "sagas", "sagas", "publish")
     workers.go()
     try:
@@ -221,9 +221,9 @@ def _measured(plan: Plan, vendors: Vendors, dead: str | None, houses: Sequence[H
     return Outcome(_spent(tenant_id, houses, started), frozenset(opened), recovered_s)
 
 
-def _build(vendor: str, tenant_id: str, place: SimulatorPlace) -> House:
+def _build(vendor: str, tenant_id: str, place: SimulatorPlace, rooms: int) -> House:
     code, base = f"bench-{secrets.token_hex(6)}", 1 + secrets.randbelow(190_000)
-    house = House(vendor, code, tenant_id, new_id("ppt"), new_id("vad"), [new_id("rmu") for _ in range(ROOMS)])
+    house = House(vendor, code, tenant_id, new_id("ppt"), new_id("vad"), [new_id("rmu") for _ in range(rooms)])
     limits = {"calls_per_minute": NO_LIMIT, "calls_per_month": NO_LIMIT}
     doors = [
         PlanDoor(n + 1, str(n + 1), n % GATEWAYS + 1, new_id("lck"), vendor, room_id, "1")
@@ -285,8 +285,7 @@ def _publish(plan: Plan, houses: Sequence[House]) -> dict[str, float]:
         time.sleep(max(0.0, due - time.time()))
         house, number = houses[position % len(houses)], position // len(houses)
         stay = new_id("rsv")
-        start = day + NEXT_STAY * (number // ROOMS)
-        link.publish([_booking(house, stay, house.rooms[number % ROOMS], start)])
+        link.publish([_booking(house, stay, house.rooms[number], day)])
         started[stay] = due
     time.sleep(max(0.0, began + plan.seconds - time.time()))
     link.close()
