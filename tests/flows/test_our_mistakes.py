@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-import vendors
 from lockservice.core.tenancy import tenant
 from sagas.models import Alert, OutboxEvent, Saga
 from tests.flows.conftest import alerts, events, keys, pin_of
+from tests.support.added_vendor import added_vendor
 from tests.support.hotel import Hotel, build_hotel
 from tests.support.mock_locks import MockLocks
-from vendors import registry
 from vendors.port.ids import new_id
 
 Settle = Callable[..., int]
@@ -53,18 +50,8 @@ def build(context): return Sloppy(context)
 @pytest.fixture(scope="module")
 def sloppy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Adds a vendor whose adapter does its work and stumbles over the answer."""
-    root = tmp_path_factory.mktemp("sloppy_vendors")
-    folder: Path = root / "sloppy"
-    folder.mkdir()
-    for name, text in (("__init__", ""), ("manifest", MANIFEST), ("adapter", ADAPTER)):
-        (folder / f"{name}.py").write_text(text)
-    vendors.__path__.append(str(root))
-    registry.manifests.cache_clear()
-    yield
-    vendors.__path__.remove(str(root))
-    registry.manifests.cache_clear()
-    for name in [name for name in sys.modules if name.startswith("vendors.sloppy")]:
-        del sys.modules[name]
+    with added_vendor(tmp_path_factory.mktemp("sloppy_vendors"), "sloppy", MANIFEST, ADAPTER):
+        yield
 
 
 def _hotel(locks: MockLocks, verb: str, times: int) -> Hotel:

@@ -179,17 +179,22 @@ def test_who_lost_the_lease_writes_nothing_more(hotel: Hotel, locks: MockLocks) 
     assert look(hotel).counts == {"stranger": 3}
 
 
-def test_a_dead_vendor_ends_its_own_comparison_and_no_other(database: str, locks: MockLocks) -> None:
-    dead = build_hotel(vendor="mock", settings={"url": "mock://127.0.0.1:9", "timeout_s": 1}, rooms={"1": new_id("lck")})
-    alive = make_hotel(locks, shared={})
-    Hands(locks, alive).plant("101")
-    for hotel in (dead, alive):
+def _due(*hotels: Hotel) -> None:
+    """Gives each hotel's installation a turn that is due, the first one's for longest."""
+    for hours, hotel in enumerate(reversed(hotels), start=1):
         with tenant(hotel.tenant_id):
             ReconcileTurn.objects.create(
                 tenant_id=hotel.tenant_id,
                 installation_id=hotel.installation_id,
-                due_at=datetime.now(UTC) - timedelta(hours=1 if hotel is alive else 2),
+                due_at=datetime.now(UTC) - timedelta(hours=hours),
             )
+
+
+def test_a_dead_vendor_ends_its_own_comparison_and_no_other(database: str, locks: MockLocks) -> None:
+    dead = build_hotel(vendor="mock", settings={"url": "mock://127.0.0.1:9", "timeout_s": 1}, rooms={"1": new_id("lck")})
+    alive = make_hotel(locks, shared={})
+    Hands(locks, alive).plant("101")
+    _due(dead, alive)
     reports = work_due(60, only=[dead.installation_id, alive.installation_id])
     assert [(r.installation_id, r.outcome) for r in reports] == [
         (dead.installation_id, "unreachable"),
@@ -204,13 +209,7 @@ def test_a_dead_vendor_ends_its_own_comparison_and_no_other(database: str, locks
 def test_settings_that_open_nothing_end_their_own_comparison_and_no_other(database: str, locks: MockLocks) -> None:
     wrong = build_hotel(vendor="mock", settings={"url": "nonsense"}, rooms={"1": new_id("lck")})
     alive = make_hotel(locks, shared={})
-    for hotel in (wrong, alive):
-        with tenant(hotel.tenant_id):
-            ReconcileTurn.objects.create(
-                tenant_id=hotel.tenant_id,
-                installation_id=hotel.installation_id,
-                due_at=datetime.now(UTC) - timedelta(hours=1 if hotel is alive else 2),
-            )
+    _due(wrong, alive)
     reports = work_due(60, only=[wrong.installation_id, alive.installation_id])
     assert [(r.installation_id, r.outcome) for r in reports] == [
         (wrong.installation_id, "settings"),
@@ -227,13 +226,7 @@ def test_an_installation_whose_vendor_is_gone_ends_its_own_comparison_and_no_oth
     with tenant(orphan.tenant_id):
         VendorInstallation.objects.filter(tenant_id=orphan.tenant_id).update(vendor="bygone", version=F("version") + 1)
     selectors.forget()
-    for hotel in (orphan, alive):
-        with tenant(hotel.tenant_id):
-            ReconcileTurn.objects.create(
-                tenant_id=hotel.tenant_id,
-                installation_id=hotel.installation_id,
-                due_at=datetime.now(UTC) - timedelta(hours=1 if hotel is alive else 2),
-            )
+    _due(orphan, alive)
     reports = work_due(60, only=[orphan.installation_id, alive.installation_id])
     assert [(r.installation_id, r.outcome) for r in reports] == [
         (orphan.installation_id, "unknown_vendor"),

@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import sys
 import traceback
 import urllib.parse
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import vendors
 from credentials import artifacts
 from credentials.models import KeyCredential, Transition
 from devices.secret_boundary import AdapterFault, BoundaryPort, Opening
@@ -23,8 +20,8 @@ from lockservice.core.secret_cache import HeldSecrets
 from lockservice.core.tenancy import tenant
 from sagas.models import Alert, OutboxEvent, Saga, SagaStep
 from tests.flows.conftest import keys
+from tests.support.added_vendor import added_vendor
 from tests.support.hotel import ALL_KINDS, build_hotel
-from vendors import registry
 from vendors.port.errors import KeyIssueFailed, LockError, Reason
 from vendors.port.ids import new_id
 from vendors.port.protocol import Lookup, Resume
@@ -205,18 +202,8 @@ def build(context): return Adapter(context)
 @pytest.fixture(scope="module")
 def leaky_vendor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Adds a vendor's folder for these tests, as anybody adds a vendor."""
-    root = tmp_path_factory.mktemp("more_vendors")
-    folder: Path = root / "leaky"
-    folder.mkdir()
-    for name, text in (("__init__", ""), ("manifest", MANIFEST), ("adapter", ADAPTER)):
-        (folder / f"{name}.py").write_text(text)
-    vendors.__path__.append(str(root))
-    registry.manifests.cache_clear()
-    yield
-    vendors.__path__.remove(str(root))
-    registry.manifests.cache_clear()
-    for name in [name for name in sys.modules if name.startswith("vendors.leaky")]:
-        del sys.modules[name]
+    with added_vendor(tmp_path_factory.mktemp("more_vendors"), "leaky", MANIFEST, ADAPTER):
+        yield
 
 
 @pytest.mark.parametrize(("way", "code"), [("mistake", "INTERNAL_ERROR"), ("refusal", "KEY_ISSUE_FAILED")])

@@ -170,7 +170,7 @@ class CloudKeys:
         return [row for row in rows if row.get("operator") == mark and row["kind"] == kind.value]
 
     def _completed(self, call: Call, row: Row, request: IssueInput) -> Row:
-        """Brings what an earlier attempt made to the doors and the window asked for now."""
+        """Gives what an earlier attempt made the doors and the window that are wanted by this one."""
         there = set(places_in(row))
         missing = [door.external_id for door in request.doors if door.external_id not in there]
         change = _moved(row, request.window) | ({"addRooms": missing} if missing else {})
