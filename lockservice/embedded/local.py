@@ -110,12 +110,12 @@ class LocalDirectory:
         """Give the remembered loopback port of a server, choosing a free one at first use."""
         self.prepare()
         file = self._port_file(server)
-        _write_once(file, f"{free_port()}\n".encode())
+        _write_once(file, f"{self._port_for_nobody_else()}\n".encode())
         return int(file.read_text(encoding="ascii"))
 
     def choose_new_port(self, server: str) -> int:
         """Forget a port that somebody else took and remember a free one in its place."""
-        port = free_port()
+        port = self._port_for_nobody_else()
         replace_file(self._port_file(server), f"{port}\n")
         return port
 
@@ -132,6 +132,13 @@ class LocalDirectory:
         folder = Path(tempfile.gettempdir()) / f"melmastoon-{os.geteuid()}-{digest}"
         _own_directory(folder)
         return folder
+
+    def _port_for_nobody_else(self) -> int:
+        """Give a free port that is not promised to another server of this directory, which may not have opened it yet."""
+        promised = {file.read_text(encoding="ascii").strip() for file in self.run.glob("*.port")}
+        while str(port := free_port()) in promised:
+            pass
+        return port
 
     def _port_file(self, server: str) -> Path:
         return self.run / f"{server}.port"

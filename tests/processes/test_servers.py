@@ -98,6 +98,14 @@ def test_a_port_taken_by_somebody_else_is_given_up(local: LocalDirectory) -> Non
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_no_port_is_promised_to_two_servers_of_a_directory(local: LocalDirectory) -> None:
+    names = [f"server-{number}" for number in range(500)]
+    ports = [local.port(name) for name in names]
+    ports += [local.choose_new_port(name) for name in names[:50]]
+    assert len({local.port(name) for name in names}) == 500
+    assert ports[50:500] == [local.port(name) for name in names[50:]]
+
+
 def test_tied_servers_end_when_their_starter_is_killed(local: LocalDirectory) -> None:
     code = (
         "import sys, time; from pathlib import Path; from lockservice.embedded import servers;"
