@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"assa-abloy simulator: {error}\n")
             return 2
     control, trouble = Control(world), Trouble()
+    saved_at = world.changes  # before anybody can be served: what is told then is not saved yet
 
     def controlled(request: Request) -> Reply:
         if request.path == PATH:
@@ -99,7 +100,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     ready = {name: f"http://127.0.0.1:{s.server_address[1]}" for name, s in zip(("url", "control"), servers, strict=True)}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    saved_at = world.changes
     while not stop.wait(SAVE_EVERY_S):
         saved_at = _saved(world, options.state_file, saved_at)
     for server in servers:

@@ -67,11 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{options.state_file}: {error}\n")
         return BAD_STATE_FILE
+    saved = world.changes  # before anybody can be served: what is told then is not saved yet
     servers = serve(world, options.host, options.port, options.control_port)
     names = [f"http://{options.host}:{server.server_address[1]}" for server in servers]
     sys.stdout.write(json.dumps({"url": names[0], "control": names[1]}) + "\n")
     sys.stdout.flush()
-    saved = world.changes
     while not stop.wait(SAVE_EVERY_S):
         saved = _save(world, options.state_file, saved)
     for server in servers:

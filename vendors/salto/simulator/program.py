@@ -85,13 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         sys.stderr.write(f"salto simulator: {error}\n")
         return BAD_STATE_FILE
+    saved = world.changes  # before anybody can be served: what is told then is not saved yet
     control = Control(world, authority, options.host)
     servers = serve(world, control, authority, options.host, (options.port, options.connector_port, options.control_port))
     names = [f"{options.host}:{server.server_address[1]}" for server in servers]
     ready = {"url": f"http://{names[0]}", "connector": f"https://{names[1]}", "control": f"http://{names[2]}"}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    saved = world.changes
     while not stop.wait(SAVE_EVERY_S):
         saved = _saved(world, options.state_file, saved)
     for server in servers:
