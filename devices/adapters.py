@@ -73,7 +73,8 @@ def port_with(sealed: SealedInstallation, facts: InstallationFacts, secrets: Map
 
 
 def seal_installation(row: VendorInstallation, settings: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-    """Seals settings into the row (not saved) and puts the secrets into the store. Inside the tenant's block.
+    """Seals settings into the row, puts the secrets into the store and saves the row, an older one under its next version.
+    No transaction may be open.
 
     Raises devices.secret_fingerprints.SecretReused when another property has one of the values, ValueError for a secret the
     vendor does not know, KeyUnavailable and StoreUnavailable where keys or secrets are kept.

@@ -15,7 +15,7 @@ from typing import Final
 from devices import secret_due, secret_fingerprints
 from devices.models import VendorInstallation
 from devices.secret_rules import names_of, stored_name
-from lockservice.core import clock, crypto, crypto_envelope
+from lockservice.core import clock, crypto, crypto_envelope, tenancy
 from lockservice.core.crypto_envelope import DataKey, WrappedKey
 from lockservice.core.kms import key_name_for, key_wrapper
 from lockservice.core.places import Tenant
@@ -90,15 +90,23 @@ class SealedInstallation:
 
 
 def seal(row: VendorInstallation, manifest: VendorManifest, settings: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-    """Seals settings into the row (not saved) and puts the secrets that changed into the store. Inside the tenant's block;
-    where keys or secrets are with Google use the three steps below, since the second then leaves this machine.
+    """Seals settings into the row, puts the secrets that changed into the store, and saves the row under its next version: the
+    three steps below at once. Opens blocks of its own; none may be open, for the second step waits for disks or leaves this
+    machine, longer than the database lets a transaction idle.
 
-    Raises SecretReused, ValueError for names the vendor does not know, KeyUnavailable, StoreUnavailable.
+    Raises SecretReused, ValueError for names the vendor does not know, KeyUnavailable, StoreUnavailable; claims of the row's
+    own property then stay. Raises RuntimeError inside a tenant's block.
     """
+    if tenancy.current_tenant() is not None:
+        raise RuntimeError("a transaction is open; sealing may take longer than it is given")
     values = {name: Token(value) for name, value in secrets.items()}
-    fresh = claim(row, manifest, values)
-    changed = put(row, values, fresh, settings, own_key_of(row.tenant_id))
-    record(row, manifest, {name: values[name] for name in changed})
+    with tenancy.tenant(row.tenant_id):
+        fresh, key_name = claim(row, manifest, values), own_key_of(row.tenant_id)
+    changed = put(row, values, fresh, settings, key_name)
+    with tenancy.tenant(row.tenant_id):
+        record(row, manifest, {name: values[name] for name in changed})
+        row.version += 0 if row._state.adding else 1
+        row.save()
 
 
 def claim(row: VendorInstallation, manifest: VendorManifest, secrets: Mapping[str, Token]) -> tuple[str, ...]:

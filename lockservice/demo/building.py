@@ -68,17 +68,18 @@ class HousePlan:
 
 
 def put_up(plan: HousePlan, secret: str) -> dict[str, BuiltHouse]:
-    """Builds the house at its simulators, then its rows in one transaction; returns what was built, by lock system.
+    """Builds the house at its simulators, then its rows; returns what was built, by lock system.
 
-    A lock that hung there under an earlier plan is put out of service. Opens its own tenant block.
+    A lock that hung there under an earlier plan is put out of service. Opens tenant blocks of its own.
     Raises vendors.port.simulated.SimulatorUnreachable (start it, try again) or SimulatorRefused.
     """
     built = {system.name: _build(plan, system, secret) for system in plan.systems}
     with tenant(plan.tenant_id):
         _put_up_places(plan)
+    rows = {system.name: _put_up_installation(plan, system, built[system.name]) for system in plan.systems}
+    with tenant(plan.tenant_id):
         for system in plan.systems:
-            row = _put_up_installation(plan, system, built[system.name])
-            _put_up_locks(plan, system, row, built[system.name])
+            _put_up_locks(plan, system, rows[system.name], built[system.name])
         _take_down_the_rest(plan)
     return built
 
@@ -115,7 +116,8 @@ def _put_up_places(plan: HousePlan) -> None:
 
 
 def _put_up_installation(plan: HousePlan, system: PlanSystem, built: BuiltHouse) -> VendorInstallation:
-    row = VendorInstallation.objects.filter(tenant_id=plan.tenant_id, id=system.installation_id).first()
+    with tenant(plan.tenant_id):
+        row = VendorInstallation.objects.filter(tenant_id=plan.tenant_id, id=system.installation_id).first()
     if row is None:
         row = VendorInstallation(
             id=system.installation_id,
@@ -127,12 +129,9 @@ def _put_up_installation(plan: HousePlan, system: PlanSystem, built: BuiltHouse)
             **system.limits,
         )
         adapters.seal_installation(row, dict(built.settings), dict(built.secrets))
-        row.save()
     elif adapters.open_installation(row) != (dict(built.settings), dict(built.secrets)):
         # The simulator listens elsewhere than before; processes that run notice by the version.
         adapters.seal_installation(row, dict(built.settings), dict(built.secrets))
-        row.version += 1
-        row.save()
     return row
 
 

@@ -42,9 +42,7 @@ def _point(hotel: Hotel, url: str, installation: str | None = None) -> None:
     """Points the installation to another address."""
     with tenant(hotel.tenant_id):
         row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=installation or hotel.installation_id)
-        adapters.seal_installation(row, {"url": url}, {})
-        row.version += 1
-        row.save()
+    adapters.seal_installation(row, {"url": url}, {})
     selectors.forget()
 
 

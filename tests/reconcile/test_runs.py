@@ -54,9 +54,7 @@ def readdress(hotel: Hotel, locks: MockLocks, query: str) -> None:
     """Gives the hotel's installation other failures from now on."""
     with tenant(hotel.tenant_id):
         row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-        adapters.seal_installation(row, {"url": f"{locks.setting}?{query}"}, {})
-        row.version += 1
-        row.save()
+    adapters.seal_installation(row, {"url": f"{locks.setting}?{query}"}, {})
     selectors.forget()
 
 

@@ -109,10 +109,18 @@ def test_sealing_the_same_again_makes_no_new_version_and_another_value_does(data
     for wanted, version in ((secrets, 1), (own(), 2)):
         with tenant(hotel.tenant_id):
             row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-            adapters.seal_installation(row, {"url": locks.setting}, wanted)
-            row.save()
+        adapters.seal_installation(row, {"url": locks.setting}, wanted)
         assert row_of(hotel).secret_versions == {"webhook_secret": version}
         assert opened(hotel)[1] == wanted
+
+
+def test_nothing_is_sealed_while_a_transaction_is_open(database: str, locks: MockLocks) -> None:
+    hotel = make_hotel(locks)
+    row = row_of(hotel)
+    with pytest.raises(RuntimeError, match="a transaction is open"), tenant(hotel.tenant_id):
+        adapters.seal_installation(row, {"url": locks.setting}, own())
+    after = row_of(hotel)
+    assert (after.version, after.secret_versions, bytes(after.settings_sealed)) == (1, {}, bytes(row.settings_sealed))
 
 
 def test_a_secret_the_vendor_does_not_know_is_refused(database: str, locks: MockLocks) -> None:
@@ -261,9 +269,7 @@ def test_settings_that_are_wrong_are_named_without_their_values(database: str, l
     hotel = make_hotel(locks)
     with tenant(hotel.tenant_id):
         row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-        adapters.seal_installation(row, {"url": 5}, {})
-        row.version += 1
-        row.save()
+    adapters.seal_installation(row, {"url": 5}, {})
     with pytest.raises(LockError) as caught:
         port_of(hotel).list_devices(hotel.property_id)
     assert (caught.value.reason, caught.value.retriable) == ("settings", False)
@@ -283,9 +289,7 @@ def test_a_new_version_is_used_without_a_restart_and_the_port_stays_while_nothin
     assert not first.verify({"X-Webhook-Signature": sign(Token(secrets["webhook_secret"]), body, now)}, body, now)
     with tenant(hotel.tenant_id):
         row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-        adapters.seal_installation(row, {"url": locks.setting}, secrets)
-        row.version += 1
-        row.save()
+    adapters.seal_installation(row, {"url": locks.setting}, secrets)
     second = port_of(hotel)
     assert second is not first
     assert second.verify({"X-Webhook-Signature": sign(Token(secrets["webhook_secret"]), body, now)}, body, now)
@@ -320,10 +324,8 @@ def test_a_credential_refused_leaves_nothing_behind(database: str, locks: MockLo
     make_hotel(locks, secrets=secrets)
     stranger = make_hotel(locks)
     before = row_of(stranger)
-    with pytest.raises(SecretReused), tenant(stranger.tenant_id):
-        row = VendorInstallation.objects.get(tenant_id=stranger.tenant_id, id=stranger.installation_id)
-        fresh = own("webhook_secret_next")
-        adapters.seal_installation(row, {"url": locks.setting}, {**fresh, **secrets})
+    with pytest.raises(SecretReused):
+        adapters.seal_installation(row_of(stranger), {"url": locks.setting}, {**own("webhook_secret_next"), **secrets})
     after = row_of(stranger)
     assert (after.secret_versions, bytes(after.settings_sealed)) == (before.secret_versions, bytes(before.settings_sealed))
     with tenant(stranger.tenant_id):

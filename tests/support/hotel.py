@@ -112,17 +112,17 @@ def build_hotel(
             Property.objects.create(tenant_id=tenant_id, property_id=property_id, name="Test house", time_zone=time_zone)
             if policy:
                 KeyPolicyRow.objects.create(tenant_id=tenant_id, property_id=property_id, values=dict(policy))
-        row = VendorInstallation(
-            id=new_id("vad"),
-            tenant_id=tenant_id,
-            property_id=property_id,
-            vendor=vendor,
-            label=f"{vendor} locks",
-            **installation,
-        )
-        adapters.seal_installation(row, dict(settings), dict(secrets or {}))
-        row.save()
-        hotel.installation_id = row.id
+    row = VendorInstallation(
+        id=new_id("vad"),
+        tenant_id=tenant_id,
+        property_id=property_id,
+        vendor=vendor,
+        label=f"{vendor} locks",
+        **installation,
+    )
+    adapters.seal_installation(row, dict(settings), dict(secrets or {}))
+    hotel.installation_id = row.id
+    with tenant(tenant_id):
         _add_doors(hotel, row, rooms, shared or {}, gateways or {}, dict(capabilities or ALL_KINDS), has_remote)
     return hotel
 
