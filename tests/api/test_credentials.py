@@ -54,7 +54,7 @@ def test_nobody_waits_longer_than_asked_when_no_worker_comes(hotel: Hotel, desk:
     answer = desk.post("/lock/v1/credentials", issue_body(hotel), headers={"Prefer": "wait=1"})
     took = (datetime.now(UTC) - started).total_seconds()
     assert (answer.status_code, answer.json()["status"]) == (202, "running")
-    assert 1 <= took < 3
+    assert 1 <= took < 6
 
 
 def test_a_key_of_a_known_stay_needs_nothing_but_the_stay(hotel: Hotel, desk: Caller) -> None:

@@ -83,7 +83,7 @@ def test_a_desk_of_another_version_is_told_so(gateway: GatewayProcess, house: Ho
 
 
 def test_a_token_that_ends_closes_the_connection(gateway: GatewayProcess, house: House) -> None:
-    desk = ScriptedDesk(gateway.url, house.token(ttl_s=2))
+    desk = ScriptedDesk(gateway.url, house.token(ttl_s=4))
     assert _closed_while_pinging(desk) == 4401
     desk.close()
 
@@ -302,7 +302,7 @@ def test_a_job_whose_time_ends_at_the_desk_has_expired_and_was_not_called_off(
     scripted: Callable[..., ScriptedDesk], house: House
 ) -> None:
     desk, relay = scripted(), relay_of(house)
-    job_id = relay.submit(job(timeout_s=1.5)).job_id
+    job_id = relay.submit(job(timeout_s=4)).job_id
     desk.begin()
     assert desk.hear("cancel")["jobId"] == job_id
     desk.say("result", jobId=job_id, outcome="cancelled", detail="", body={})

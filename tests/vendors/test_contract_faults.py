@@ -170,7 +170,7 @@ def test_the_deadline_bounds_a_call(site: Site) -> None:
     start = time.monotonic()
     request = request_for(site, site.first_kind, meta=CallMeta(new_key(), deadline_s=1.0))
     outcome, error = attempted(lambda: site.port.issue_credential(request))
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 6
     assert outcome in {None, Outcome.UNKNOWN, Outcome.FAILED}
     assert error.retriable
 
