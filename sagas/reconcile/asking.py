@@ -109,6 +109,7 @@ class Inquiry:
     keep: Callable[[], None] = lambda: None
     errors: list[LockError] = field(default_factory=list)
     answered_count: int = 0
+    pages_count: int = 0
 
     @property
     def can_list(self) -> bool:
@@ -120,7 +121,9 @@ class Inquiry:
         port: object = self.port
         if not self._speaks(Inventory) or not isinstance(port, Inventory):
             raise TypeError("a vendor that lists nothing was asked for a list")
-        return self._ask(lambda: port.list_keys(door, cursor))
+        found = self._ask(lambda: port.list_keys(door, cursor))
+        self.pages_count += 1
+        return found
 
     def every_page(self, door: Door) -> tuple[FoundKey, ...]:
         """Returns a door's whole list, never a part of it. Raises EndlessList, and as `page` does."""

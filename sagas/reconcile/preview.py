@@ -12,11 +12,11 @@ from collections.abc import Callable
 from devices import adapters, breaker, call_counts
 from devices.selectors import DeviceFacts, installation, property_devices
 from lockservice.core import clock, tenancy
-from sagas.reconcile import judging, owners
+from sagas.reconcile import judging, owners, vanishing
 from sagas.reconcile.asking import UNKNOWN_VENDOR, AdapterBroken, DoorSilent, EndlessList, Inquiry, VendorSilent
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.report import Line, line_of
-from sagas.reconcile.run import ENDLESS, Report
+from sagas.reconcile.run import ENDLESS, VANISHED, Report
 from sagas.reconcile.sightings import sighted
 
 
@@ -52,8 +52,12 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
             if not inquiry.can_list:
                 report.outcome = "cannot_list"
                 return report, lines
+            missing: Counter[str] = Counter()
             for device in devices:
-                lines += _door(inquiry, tenant_id, device, report)
+                found = _door(inquiry, tenant_id, device, report)
+                missing[device.id] = sum(line.kind == Kind.MISSING for line in found)
+                lines += found
+            _doubt(report, devices, +missing)
         except VendorSilent as silent:
             report.outcome, report.detail = silent.outcome, silent.detail
         except EndlessList as endless:
@@ -67,9 +71,20 @@ def preview(tenant_id: str, installation_id: str, *, pause: Callable[[float], No
     return report, lines
 
 
+def _doubt(report: Report, devices: list[DeviceFacts], missing: Counter[str]) -> None:
+    """Says so where so many keys are missing at once that a run would give none of them again."""
+    labels = {device.id: device.label for device in devices if device.label not in report.doors_failed}
+    with tenancy.tenant(report.tenant_id):
+        what = vanishing.vanished(missing, vanishing.should_be_at(report.tenant_id, labels, missing), labels)
+    if what:
+        report.outcome, report.detail = VANISHED, f"{what} are not told any more; nothing is given again until a person says so"
+
+
 def _door(inquiry: Inquiry, tenant_id: str, device: DeviceFacts, report: Report) -> list[Line]:
     try:
+        before = inquiry.pages_count
         found = inquiry.every_page(device.door())
+        report.pages_count += inquiry.pages_count - before  # of the list alone, as a run counts them, without second looks
         seen = [sighted(tenant_id, device.id, key) for key in found]
         suspicion = judging.suspect(inquiry, tenant_id, device, seen)
     except DoorSilent as silent:

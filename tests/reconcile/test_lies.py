@@ -15,6 +15,7 @@ from lockservice.core.tenancy import tenant
 from sagas import acts
 from sagas.models import Alert, OutboxEvent, ReconcileRun, ReconcileTurn
 from sagas.reconcile.asking import PAGES_MAX, EndlessList, Leafing
+from sagas.reconcile.preview import preview
 from sagas.reconcile.run import reconcile, work_due
 from sagas.reconcile.vanishing import vanished
 from sagas.reconcile_acts import Decision, give_missing_again, repair_now
@@ -63,6 +64,10 @@ def test_where_all_keys_vanish_nothing_is_given_again_until_a_person_says_so(dat
         report = look(hotel, repairs=True)
         assert (report.outcome, report.repairs_count, report.counts) == ("vanished", 0, {"missing": 2})
         assert settle(hotel) == 0
+    shown, lines = preview(hotel.tenant_id, hotel.installation_id)  # a dry run says the same, and writes nothing
+    assert (shown.outcome, shown.counts, shown.pages_count) == ("vanished", {"missing": 2}, report.pages_count)
+    assert [line.kind for line in lines] == ["missing", "missing"]
+    assert shown.detail.startswith("all 2 keys are not told any more")
     with tenant(hotel.tenant_id):
         alert = Alert.objects.filter(tenant_id=hotel.tenant_id, code="KEYS_VANISHED").latest("id")
         assert ReconcileRun.objects.filter(tenant_id=hotel.tenant_id, status="failed", outcome="vanished").count() == 2
