@@ -67,6 +67,29 @@ def bring_forward(
     return count
 
 
+def urgent_until(row: VendorInstallation, kind: str, names: Iterable[str]) -> datetime | None:
+    """Returns by when the first of the names must be out of use because its value may be in the wrong hands; None where no row
+    is urgent. Inside the tenant's block."""
+    rows = SecretDue.objects.filter(tenant_id=row.tenant_id, installation_id=row.id, kind=kind, name__in=list(names))
+    urgent = rows.filter(done_at__isnull=True, reason__in=URGENT)
+    return urgent.order_by("due_at").values_list("due_at", flat=True).first()
+
+
+def reopen(
+    row: VendorInstallation, kind: str, names: Iterable[str], closed_at: datetime, until: datetime, detail: str, now: datetime
+) -> None:
+    """Makes names due again whose old value came back after `closed_at`: as urgent, and as early, as the row that was closed
+    then; else by `until`, by hand. Inside the tenant's block."""
+    rows = SecretDue.objects.filter(tenant_id=row.tenant_id, installation_id=row.id, kind=kind, done_at=closed_at)
+    before = {was.name: was for was in rows.filter(reason__in=URGENT)}
+    for name in names:
+        was = before.get(name)
+        if was is None:
+            _open(row, kind, name, until, "manual", detail, now)
+        else:
+            _open(row, kind, name, min(was.due_at, until), was.reason, was.detail, now)
+
+
 def note_next(row: VendorInstallation, manifest: VendorManifest, secrets: Mapping[str, Token], now: datetime) -> None:
     """Closes the rows of these secrets, which have just got these values, and opens the next by the table. Inside the block."""
     close(row, SECRET, secrets, now)

@@ -186,7 +186,8 @@ def roll_back(tenant_id: str, installation_id: str) -> Rotated:
         _save(row)
         now = clock.real_now()
         _take_back(rotation, "by hand", now + SETTLE)
-        secret_due.bring_forward(row, SECRET, rotation.versions, now + URGENT_WITHIN, "manual", rotation.id, now)
+        closed_at = rotation.switched_at or now
+        secret_due.reopen(row, SECRET, rotation.versions, closed_at, now + URGENT_WITHIN, rotation.id, now)
     selectors.forget()
     return _told(rotation)
 
@@ -286,7 +287,7 @@ def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token], gone: 
             return _told(rotation)
         now = clock.real_now()
         manifest = adapters.manifest(row.vendor)
-        overlap = timedelta(seconds=rotation.overlap_s)
+        overlap = _overlap(row, rotation, now)
         rotation.versions = {name: [0 if name in gone else old, new] for name, (old, new) in rotation.versions.items()}
         for name, (old, new) in rotation.versions.items():
             _use(row, name, new, beside=old if overlap and has_overlap(manifest, name) else 0)
@@ -299,15 +300,33 @@ def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token], gone: 
     return _told(rotation)
 
 
+def _overlap(row: VendorInstallation, rotation: SecretRotation, now: datetime) -> timedelta:
+    """Returns how long the old values stay beside the new: as asked, but no longer than one that may be in the wrong hands
+    has."""
+    asked = timedelta(seconds=rotation.overlap_s)
+    until = secret_due.urgent_until(row, SECRET, rotation.versions)
+    return asked if until is None else max(timedelta(0), min(asked, until - now))
+
+
 def _cut_short(rotation: SecretRotation, now: datetime) -> None:
-    """An earlier overlap of the same secrets ends here: the place beside the new value is taken by the value just replaced."""
+    """An earlier overlap of the same secrets ends here: the place beside the new value is taken by the value just replaced.
+    What else changed in that rotation goes on as one of its own, to the end it was given."""
     earlier = SecretRotation.objects.filter(
         tenant_id=rotation.tenant_id, installation_id=rotation.installation_id, stage=SWITCHED
     ).exclude(id=rotation.id)
     for other in earlier:
-        if set(other.versions) & set(rotation.versions):
-            other.stage, other.retire_at = DROPPED, now + SETTLE
-            other.save(update_fields=["stage", "retire_at"])
+        rest = {name: pair for name, pair in other.versions.items() if name not in rotation.versions}
+        if len(rest) == len(other.versions):
+            continue
+        if rest:
+            SecretRotation.objects.create(
+                id=new_id("srt"), tenant_id=other.tenant_id, installation_id=other.installation_id, stage=SWITCHED,
+                versions=rest, overlap_s=other.overlap_s, actor_id=other.actor_id, started_at=other.started_at,
+                switched_at=other.switched_at, retire_at=other.retire_at,
+            )  # fmt: skip
+        other.versions = {name: pair for name, pair in other.versions.items() if name not in rest}
+        other.stage, other.retire_at = DROPPED, now + SETTLE
+        other.save(update_fields=["stage", "retire_at", "versions"])
 
 
 def _drop(tenant_id: str, rotation_id: str) -> None:

@@ -14,7 +14,7 @@ from django.test import override_settings
 
 from devices import break_glass, secret_due, secret_rotation
 from devices.break_glass import BreakGlassRefused
-from devices.models import BreakGlass, BreakGlassStep, SecretDue
+from devices.models import BreakGlass, BreakGlassStep, SecretDue, VendorInstallation
 from lockservice.core.secret_store import SecretName, secret_store
 from lockservice.core.tenancy import tenant
 from sagas.models import Alert
@@ -112,6 +112,44 @@ def test_a_secret_rotated_before_the_close_is_not_due_again(house: Hotel) -> Non
     secret_rotation.rotate(house.tenant_id, house.installation_id, {NAME: value}, actor_id=ASKER)
     break_glass.close(house.tenant_id, row.id, actor_id=ASKER)
     assert due(house)[0] == "cadence"
+
+
+def test_a_value_that_was_shown_is_taken_no_longer_than_its_rotation_may_wait(house: Hotel, secret: str) -> None:
+    row = agreed(house)
+    break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER)
+    break_glass.close(house.tenant_id, row.id, actor_id=ASKER)
+    _reason, _detail, left = due(house)
+    value = Token(f"glass-{new_id('evt')}")
+    done = secret_rotation.rotate(house.tenant_id, house.installation_id, {NAME: value}, actor_id=ASKER)
+    assert done.retire_at is not None
+    ends = datetime.now(UTC) + left
+    assert ends - timedelta(minutes=1) < done.retire_at <= ends
+
+
+def test_a_value_that_was_shown_and_is_due_no_longer_stands_beside_the_new_one(house: Hotel) -> None:
+    row = agreed(house)
+    break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER)
+    with tenant(house.tenant_id):
+        SecretDue.objects.filter(tenant_id=house.tenant_id, name=NAME).update(due_at=datetime.now(UTC) - DAY)
+    value = Token(f"glass-{new_id('evt')}")
+    secret_rotation.rotate(house.tenant_id, house.installation_id, {NAME: value}, actor_id=ASKER)
+    with tenant(house.tenant_id):
+        (held,) = VendorInstallation.objects.filter(tenant_id=house.tenant_id, id=house.installation_id)
+    assert held.secret_versions == {NAME: 2}
+
+
+def test_rolling_back_to_a_value_that_was_shown_is_as_urgent_as_it_was(house: Hotel) -> None:
+    row = agreed(house)
+    break_glass.reveal(house.tenant_id, row.id, actor_id=ASKER)
+    _reason, _detail, before = due(house)
+    value = Token(f"glass-{new_id('evt')}")
+    secret_rotation.rotate(house.tenant_id, house.installation_id, {NAME: value}, actor_id=ASKER)
+    break_glass.close(house.tenant_id, row.id, actor_id=ASKER)
+    assert due(house)[0] == "cadence"
+    secret_rotation.roll_back(house.tenant_id, house.installation_id)
+    reason, detail, left = due(house)
+    assert (reason, detail) == ("break_glass", row.id)
+    assert left <= DAY < before
 
 
 def test_what_nobody_looked_at_is_withdrawn_and_needs_no_rotation(house: Hotel) -> None:

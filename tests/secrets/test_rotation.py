@@ -259,6 +259,24 @@ def test_a_value_the_vendor_takes_is_switched_to_and_the_old_one_can_end(account
     assert account.lists() == 2
 
 
+def test_a_rotation_of_one_of_two_secrets_leaves_the_others_overlap_to_its_own_end(account: Account) -> None:
+    hotel, new, pushes = account.hotel, chance.token_hex(8), [fresh(), fresh()]
+    account.takes(account.old, new)
+    both = {"client_secret": Token(new), NAME: pushes[0]}
+    secret_rotation.rotate(hotel.tenant_id, hotel.installation_id, both, actor_id="usr_1", overlap=2 * DAY)
+    rotate(hotel, pushes[1])
+    now_held = held(hotel)
+    assert (now_held["client_secret"], now_held["client_secret_next"]) == (new, account.old)
+    assert (now_held[NAME], now_held[f"{NAME}_next"]) == (pushes[1].reveal(), pushes[0].reveal())
+    for _ in range(2):  # out of use, then destroyed
+        over(hotel)
+        secret_rotation.retire_due(hotel.tenant_id)
+    assert {name for name in held(hotel) if name.endswith("_next")} == set()
+    with pytest.raises(SecretMissing):
+        stored(hotel, 1, "client_secret")
+    assert open_rotations(hotel) == []
+
+
 def test_a_value_the_vendor_refuses_is_rolled_back_and_may_be_given_again(account: Account) -> None:
     new = chance.token_hex(8)
     with pytest.raises(RotationRefused) as caught:
