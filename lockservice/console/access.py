@@ -8,8 +8,9 @@ from __future__ import annotations
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from lockservice.console.models import StaffTenant
+from lockservice.console.models import StaffTenant, TenantVisit
 from lockservice.console.roles import Role
+from lockservice.core import tenancy
 from lockservice.core.tenancy import UNATTRIBUTED
 from vendors.port.ids import new_id
 
@@ -25,6 +26,7 @@ def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None
     """
     if (role is Role.PLATFORM) != (tenant_id == UNATTRIBUTED):
         raise WrongPlace(f"{role} in {tenant_id}")
+    id_before = _id_before(login, tenant_id)
     with transaction.atomic():
         user, is_new = get_user_model().objects.get_or_create(username=login, defaults={"is_staff": True})
         if is_new:
@@ -34,7 +36,7 @@ def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None
             user=user,
             tenant_id=tenant_id,
             defaults={"role": role.value},
-            create_defaults={"role": role.value, "actor_id": new_id("usr")},
+            create_defaults={"role": role.value, "actor_id": id_before or new_id("usr")},
         )
     return row
 
@@ -43,3 +45,14 @@ def withdraw(login: str, tenant_id: str) -> bool:
     """Takes a person's access to a tenant back, at once for all of her sessions; False when she had none. As worker."""
     count, _ = StaffTenant.objects.filter(user__username=login, tenant_id=tenant_id).delete()
     return bool(count)
+
+
+def _id_before(login: str, tenant_id: str) -> str:
+    """Returns the id under which a person entered the tenant before her access was withdrawn, or none: with another she could
+    agree to what she asked for herself. Who had the login before it was made anew is somebody else."""
+    user = get_user_model().objects.filter(username=login).first()
+    if user is None:
+        return ""
+    with tenancy.tenant(tenant_id):
+        visits = TenantVisit.objects.filter(tenant_id=tenant_id, login=login, at__gte=user.date_joined)
+        return visits.order_by("-at", "-id").values_list("actor_id", flat=True).first() or ""

@@ -8,7 +8,12 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
+from devices import break_glass
+from devices.break_glass import BreakGlassRefused
+from lockservice.console.access import grant
 from lockservice.console.models import StaffTenant
+from lockservice.console.roles import Role
+from tests.console.conftest import SignIn
 from tests.console.scene import Scene
 
 
@@ -43,3 +48,29 @@ def test_what_makes_no_sense_is_refused(scene: Scene, monkeypatch: pytest.Monkey
     with pytest.raises(CommandError, match="too short"):
         _run(f"{login}-new", scene.tenant_id, "gm")
     assert not get_user_model().objects.filter(username=f"{login}-new").exists()
+
+
+def test_a_person_whose_access_was_withdrawn_and_given_again_is_the_same_person_to_the_record(
+    scene: Scene, sign_in: SignIn
+) -> None:
+    login = scene.people["gm"]
+    before = StaffTenant.objects.get(user__username=login).actor_id
+    assert sign_in(scene, "gm").get("/console/").status_code == 200
+    name = "webhook_secret"
+    row = break_glass.ask(
+        scene.tenant_id, scene.hotel.installation_id, name, incident="INC-1", reason="the portal lost our key", actor_id=before
+    )
+    _run(login, scene.tenant_id, "--withdraw")
+    _run(login, scene.tenant_id, "gm")
+    after = StaffTenant.objects.get(user__username=login).actor_id
+    assert after == before
+    with pytest.raises(BreakGlassRefused, match="who asks cannot agree"):
+        break_glass.approve(scene.tenant_id, row.id, actor_id=after)
+
+
+def test_an_id_is_not_given_to_another_person_who_got_the_login(scene: Scene, sign_in: SignIn) -> None:
+    login = scene.people["gm"]
+    before = StaffTenant.objects.get(user__username=login).actor_id
+    assert sign_in(scene, "gm").get("/console/").status_code == 200
+    get_user_model().objects.get(username=login).delete()
+    assert grant(login, scene.tenant_id, Role.GM).actor_id != before
