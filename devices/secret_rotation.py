@@ -121,7 +121,14 @@ def stage(
             _give_up(rotation, "store")
         raise
     with tenancy.tenant(tenant_id):
-        SecretRotation.objects.filter(tenant_id=tenant_id, id=rotation.id, stage=STAGED).update(versions=versions)
+        _, rotation = _locked(tenant_id, rotation.id)
+        rotation.versions = versions
+        if rotation.stage != STAGED:  # given up meanwhile, by hand or as interrupted: what was written since must go too
+            rotation.ended_at, rotation.retire_at = None, clock.real_now()
+        rotation.save(update_fields=["versions", "ended_at", "retire_at"])
+    if rotation.stage != STAGED:
+        _retire(tenant_id, rotation.id)
+        raise RotationRefused("INTERRUPTED", "it was rolled back while its values were being stored; give them again")
     return rotation.id
 
 

@@ -309,6 +309,28 @@ def test_a_vendor_that_gives_no_answer_leaves_it_staged_and_the_next_run_goes_on
     assert held(account.hotel)["client_secret"] == new
 
 
+def test_rolled_back_while_its_values_are_being_stored_it_says_so_and_leaves_no_value(
+    house: Hotel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = secret_store()
+    add = store.add
+
+    def slow_add(name: SecretName, value: Token) -> int:
+        secret_rotation.roll_back(house.tenant_id, house.installation_id)
+        return add(name, value)
+
+    old = held(house)
+    monkeypatch.setattr(store, "add", slow_add)
+    with pytest.raises(RotationRefused) as caught:
+        rotate(house, fresh())
+    assert caught.value.code == "INTERRUPTED"
+    assert held(house) == old
+    with pytest.raises(SecretMissing):
+        stored(house, 2)
+    assert rotations(house) == [("rolled_back", {NAME: [1, 2]})]
+    assert open_rotations(house) == []
+
+
 def test_one_that_was_killed_before_its_values_were_stored_stands_in_nobodys_way(house: Hotel) -> None:
     value = fresh()
     with tenant(house.tenant_id):
