@@ -78,7 +78,8 @@ def choices(user: AbstractBaseUser | AnonymousUser) -> list[Choice]:
 
 def choose(request: HttpRequest, tenant_id: str) -> bool:
     """Enters a tenant and records the visit; False (and nothing changes) without a membership there."""
-    row = StaffTenant.objects.filter(user__in=[request.user.pk], tenant_id=tenant_id).first()
+    rows = StaffTenant.objects.filter(user__in=[request.user.pk])
+    row = next((row for row in rows if row.tenant_id == tenant_id), None)
     if row is None:
         return False
     with tenancy.tenant(tenant_id):

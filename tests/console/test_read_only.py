@@ -63,3 +63,28 @@ def test_only_a_manager_edits_the_key_policy(night: Scene, sign_in: SignIn, role
     address = page_of(KeyPolicyRow, night.hotel.property_id)
     assert client.get(address).status_code == 200
     assert client.post(address, {"pin_length": "4", "reason": "shorter is nicer"}).status_code == 403
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_a_list_is_narrowed_by_its_filters_and_by_no_other_column(night: Scene, sign_in: SignIn, model: type) -> None:
+    client = sign_in(night, "support")
+    columns = [field.name for field in model._meta.get_fields() if hasattr(field, "attname")]  # type: ignore[attr-defined]
+    asked = [f"{name}{lookup}" for name in columns for lookup in ("__contains", "__startswith")]
+    assert [name for name in asked if client.get(list_of(model), {name: "a"}).status_code != 400] == []
+
+
+def test_a_list_is_narrowed_by_each_of_its_filters(night: Scene, sign_in: SignIn) -> None:
+    client = sign_in(night, "support")
+    key = night.key("suspended")
+    for query in ({"state": "suspended"}, {"kind": key.kind, "open": "0"}, {"q": key.id}):
+        assert key.id in client.get(list_of(KeyCredential), query).content.decode()
+    assert key.id not in client.get(list_of(KeyCredential), {"state": "active"}).content.decode()
+    for query in ({"flow": "issue"}, {"flow__isnull": "True"}, {"status": "done"}):
+        assert client.get(list_of(MODELS[4]), query).status_code == 200
+
+
+def test_what_can_be_no_id_is_not_there(night: Scene, sign_in: SignIn) -> None:
+    client = sign_in(night, "support")
+    assert client.get(f"{list_of(KeyCredential)}%00/change/").status_code == 404
+    assert client.post(f"{list_of(KeyCredential)}%00/act/revoke/", {"reason": "forged"}).status_code == 404
+    assert client.post("/console/tenant/", {"tenant": "\0"}).status_code == 200
