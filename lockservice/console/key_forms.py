@@ -5,6 +5,7 @@ One rule: a form only translates; `sagas.acts` decides whether the act is possib
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,9 +101,11 @@ class WallTimeInput(forms.DateTimeInput):
 
 
 class UpdateForm(KeyForm):
-    """Another window, other rooms."""
+    """Another window, other rooms. `seen` is what the form was filled from: a booking that moved meanwhile is not moved back
+    by somebody who only chose another room."""
 
     name = "update"
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
     valid_from = forms.DateTimeField(label=_("Opens from"), widget=WallTimeInput)
     valid_until = forms.DateTimeField(label=_("Opens until"), widget=WallTimeInput)
     rooms = forms.MultipleChoiceField(label=_("Rooms"), widget=forms.CheckboxSelectMultiple, required=False)
@@ -114,6 +117,7 @@ class UpdateForm(KeyForm):
             self.initial[name] = local.replace(tzinfo=None, second=0, microsecond=0)
             self.fields[name].help_text = self.zone
         rooms = _rooms_of(self.key)
+        self.initial["seen"] = seen(self.key)
         self.initial["rooms"] = list(self.key.rooms)
         self.fields["rooms"].choices = sorted(rooms.items(), key=lambda item: item[1])  # type: ignore[attr-defined]
 
@@ -124,6 +128,8 @@ class UpdateForm(KeyForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("seen") != seen(self.key):
+            raise ValidationError(_("Open the page again."))
         start, end = cleaned.get("valid_from"), cleaned.get("valid_until")
         if start and end and end <= start:
             raise ValidationError(_("The end must lie after the start."))
@@ -341,6 +347,12 @@ def offered(desk: Desk, key: KeyCredential, bound: KeyForm | None = None) -> lis
         elif desk.may_any(button.permissions) and button.offered(key):
             found.append(button.form(desk, key))
     return found
+
+
+def seen(key: KeyCredential) -> str:
+    """Returns what a page tells of a key's window and rooms, for a form to bring back."""
+    told = f"{key.valid_from.isoformat()} {key.valid_until.isoformat()} {' '.join(sorted(key.rooms))}"
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 def _rooms_of(key: KeyCredential) -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from credentials import artifacts
 from credentials.models import Artifact, KeyCredential, KeyPolicyRow, Transition
+from lockservice.console.key_forms import seen
 from lockservice.console.models import StaffTenant
 from lockservice.core.tenancy import tenant
 from sagas.alerts import NewAlert, raise_alerts
@@ -55,12 +58,19 @@ def test_suspend_and_resume(scene: Scene, sign_in: SignIn) -> None:
     assert [action for action, _, _ in acts_on(scene.tenant_id, key.id)] == ["suspend", "unsuspend"]
 
 
+def told(key: KeyCredential) -> dict[str, Any]:
+    """Returns what the form of another window holds when it is opened."""
+    times = {
+        name: getattr(key, name).astimezone(ZoneInfo(ZONE)).strftime("%Y-%m-%dT%H:%M") for name in ("valid_from", "valid_until")
+    }
+    return {**times, "rooms": list(key.rooms), "seen": seen(key)}
+
+
 def test_a_longer_window_is_typed_in_the_houses_time(scene: Scene, sign_in: SignIn) -> None:
     key = scene.key("ordinary")
     longer = key.valid_until + timedelta(days=1)
     local = longer.astimezone(ZoneInfo(ZONE)).strftime("%Y-%m-%dT%H:%M")
-    start = key.valid_from.astimezone(ZoneInfo(ZONE)).strftime("%Y-%m-%dT%H:%M")
-    act(sign_in(scene, "front_desk"), key, "update", valid_from=start, valid_until=local, rooms=list(key.rooms))
+    act(sign_in(scene, "front_desk"), key, "update", **(told(key) | {"valid_until": local}))
     after = scene.key("ordinary")
     assert (after.valid_from, after.valid_until) == (key.valid_from, longer)
     assert after.rooms == key.rooms
@@ -68,10 +78,7 @@ def test_a_longer_window_is_typed_in_the_houses_time(scene: Scene, sign_in: Sign
 
 def test_another_room(scene: Scene, sign_in: SignIn) -> None:
     key = scene.key("ordinary")
-    times = {
-        name: getattr(key, name).astimezone(ZoneInfo(ZONE)).strftime("%Y-%m-%dT%H:%M") for name in ("valid_from", "valid_until")
-    }
-    act(sign_in(scene, "front_desk"), key, "update", rooms=[scene.hotel.rooms["102"]], **times)
+    act(sign_in(scene, "front_desk"), key, "update", **(told(key) | {"rooms": [scene.hotel.rooms["102"]]}))
     scene.settle()
     after = scene.key("ordinary")
     assert after.rooms == [scene.hotel.rooms["102"]]
@@ -80,13 +87,29 @@ def test_another_room(scene: Scene, sign_in: SignIn) -> None:
 
 def test_nothing_changed_is_said_and_not_done(scene: Scene, sign_in: SignIn) -> None:
     key = scene.key("ordinary")
-    times = {
-        name: getattr(key, name).astimezone(ZoneInfo(ZONE)).strftime("%Y-%m-%dT%H:%M") for name in ("valid_from", "valid_until")
-    }
-    page = act(sign_in(scene, "front_desk"), key, "update", rooms=list(key.rooms), **times)
+    page = act(sign_in(scene, "front_desk"), key, "update", **told(key))
     assert page.status_code == 400
     assert "Nothing was changed." in text_of(page)
     assert scene.key("ordinary").desired_version == key.desired_version
+
+
+def test_a_page_that_was_opened_before_the_booking_moved_does_not_move_it_back(scene: Scene, sign_in: SignIn) -> None:
+    key = scene.key("ordinary")
+    client = sign_in(scene, "front_desk")
+    page = client.get(page_of(KeyCredential, key.id)).content.decode()
+    (shown,) = re.findall(r'name="seen" value="([0-9a-f]+)"', page)
+    longer = scene.hotel.booking(scene.stays["ordinary"], 2, ["101"])
+    longer["validFrom"] = key.valid_from.isoformat()
+    longer["validUntil"] = (key.valid_until + timedelta(days=2)).isoformat()
+    scene.hotel.tell("booking.dates_changed", longer)
+    scene.settle()
+    moved = scene.key("ordinary")
+    assert moved.valid_until > key.valid_until
+    answer = act(client, key, "update", **(told(key) | {"rooms": [scene.hotel.rooms["102"]], "seen": shown}))
+    assert answer.status_code == 400
+    assert "Open the page again." in text_of(answer)
+    after = scene.key("ordinary")
+    assert (after.valid_until, after.rooms, after.desired_version) == (moved.valid_until, moved.rooms, moved.desired_version)
 
 
 def test_a_lost_key_is_replaced_and_the_page_is_that_of_the_new_one(scene: Scene, sign_in: SignIn) -> None:
