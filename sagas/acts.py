@@ -15,7 +15,7 @@ from django.db import connection
 
 from credentials import artifacts, locks, notices
 from credentials.house import House, house
-from credentials.lifecycle import ACTIONS, State, may
+from credentials.lifecycle import ACTIONS, LIVE, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
 from credentials.reservations import ENDED, FRAUD
 from credentials.services import KeyBatch
@@ -360,8 +360,16 @@ def exchange(tenant_id: str, reference: str, actor: Actor, key: str) -> tuple[Ar
 
 
 def reveal_pin(tenant_id: str, credential_id: str) -> Pin | None:
-    """Opens a key's PIN for a permitted clerk; None when it has none. The caller records who saw it and why."""
+    """Opens a key's PIN for a permitted clerk; None when it has none. The caller records who saw it and why.
+
+    Refused: NOT_FOUND; TRANSITION_REFUSED for a key that is over, whose digits are nobody's and soon somebody else's.
+    """
     with tenancy.tenant(tenant_id):
+        state = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values_list("state", flat=True).first()
+        if state is None:
+            raise Refused("NOT_FOUND", "no such credential")
+        if state not in LIVE:
+            raise Refused("TRANSITION_REFUSED", f"there is no PIN to show while {state}")
         row = artifacts.current(tenant_id, [credential_id]).get(credential_id)
         return artifacts.open_pin(row) if row is not None else None
 

@@ -102,7 +102,10 @@ def _pin(caller: Principal, key: KeyCredential) -> dict[str, Any]:
     """The digits, for a clerk who reads them out now; that she was shown them is noted."""
     if key.kind != "pin_code" or key.state != State.ACTIVE or not caller.may(Permission.PIN_REVEAL):
         return {}
-    pin = reveal_pin(caller.tenant_id, key.id)
+    try:
+        pin = reveal_pin(caller.tenant_id, key.id)
+    except Refused:
+        return {}  # it ended while it was being answered
     if pin is None:
         return {}
     log.info("pin.revealed", credential_id=key.id, tenant_id=caller.tenant_id, principal=caller.id, reason="issued at the desk")

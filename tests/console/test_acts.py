@@ -220,6 +220,16 @@ def test_the_pin_is_shown_once_to_who_may_see_it_and_the_look_is_recorded(scene:
     assert acts_on(scene.tenant_id, key.id) == [("reveal", "guest lost the paper", "done")]
 
 
+def test_a_page_of_before_shows_no_pin_of_a_key_that_is_over(scene: Scene, sign_in: SignIn) -> None:
+    key = scene.key("ordinary")
+    client = sign_in(scene, "front_desk_supervisor")
+    act(client, key, "revoke", cause="security", reason="the guest was moved")
+    page = act(client, key, "reveal", reason="read it to the guest")
+    assert page.context.get("pin") is None
+    assert "TRANSITION_REFUSED" in text_of(page)
+    assert acts_on(scene.tenant_id, key.id)[-1] == ("reveal", "read it to the guest", "TRANSITION_REFUSED")
+
+
 def test_a_waiting_saga_is_tried_again_by_support(scene: Scene, sign_in: SignIn) -> None:
     key = scene.key("dead_door")
     with tenant(scene.tenant_id):
@@ -289,6 +299,20 @@ def test_a_policy_is_checked_saved_and_recorded(scene: Scene, sign_in: SignIn) -
     assert row.values == {"late_grace_minutes": 60, "pin_length": 7}
     assert row.changed_by == _actor(scene, "gm")
     assert acts_on(scene.tenant_id, scene.hotel.property_id) == [("policy", "longer codes", "done")]
+
+
+def test_a_policy_saved_from_a_page_of_before_does_not_undo_what_was_saved_meanwhile(scene: Scene, sign_in: SignIn) -> None:
+    address = page_of(KeyPolicyRow, scene.hotel.property_id)
+    client = sign_in(scene, "gm")
+    form = client.get(address).context["form"]
+    values = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
+    data = {name: value for name, value in values.items() if value is not None and value is not False}
+    assert client.post(address, {**data, "pin_length": "8", "reason": "longer codes"}).status_code == 302
+    late = client.post(address, {**data, "late_grace_minutes": "60", "reason": "shorter nights"})
+    assert late.status_code == 400
+    assert "Open the page again." in text_of(late)
+    with tenant(scene.tenant_id):
+        assert KeyPolicyRow.objects.get(tenant_id=scene.tenant_id).values == {"pin_length": 8}
 
 
 def test_acts_emit_one_event_each(scene: Scene, sign_in: SignIn) -> None:

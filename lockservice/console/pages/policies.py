@@ -5,6 +5,8 @@ One rule: what is saved is first built as a `KeyKindPolicy`; only what differs f
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -36,8 +38,10 @@ AREAS = {
 
 
 class PolicyForm(ReasonForm):
-    """A policy as people edit it."""
+    """A policy as people edit it. `seen` is what the form was filled from: who saves a page from before does not undo what
+    somebody else saved meanwhile."""
 
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
     kind_1 = forms.ChoiceField(label=_("First choice"))
     kind_2 = forms.ChoiceField(label=_("then"), required=False)
     kind_3 = forms.ChoiceField(label=_("then"), required=False)
@@ -71,7 +75,8 @@ class PolicyForm(ReasonForm):
     )  # fmt: skip
 
     def __init__(self, policy: KeyKindPolicy, systems: Mapping[str, str], data: Mapping[str, Any] | None = None) -> None:
-        super().__init__(data, initial=_initial(policy))
+        self.present = _seen(policy)
+        super().__init__(data, initial=_initial(policy) | {"seen": self.present})
         kinds = [(kind.value, words.KINDS[kind].text) for kind in CredentialKind]
         for rank in _RANKS:
             self.fields[rank].choices = kinds if rank == "kind_1" else [("", "–"), *kinds]  # type: ignore[attr-defined]
@@ -80,6 +85,8 @@ class PolicyForm(ReasonForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("seen") != self.present:
+            raise ValidationError(_("Open the page again."))
         if not self.errors:
             try:
                 KeyKindPolicy.from_values(self.values())
@@ -159,7 +166,8 @@ class PolicyAdmin(ReadOnlyAdmin):
         desk = desk_of(request)
         if not self.has_view_permission(request):
             raise PermissionDenied
-        place = Property.objects.filter(tenant_id=desk.tenant_id, property_id=object_id).first()
+        known = object_id in desk.houses  # asked of the database only then: the address may hold what can be no id
+        place = Property.objects.filter(tenant_id=desk.tenant_id, property_id=object_id).first() if known else None
         if place is None:
             raise Http404
         if request.method not in ("GET", "HEAD", "POST"):
@@ -203,7 +211,7 @@ class PolicyAdmin(ReadOnlyAdmin):
             "list_url": list_url(KeyPolicyRow),
             "form": form,
             "kind_fields": [form[rank] for rank in _RANKS],
-            "other_fields": [form[name] for name in form.fields if name not in {*_RANKS, "reason"}],
+            "other_fields": [form[name] for name in form.fields if name not in {*_RANKS, "reason", "seen"}],
             "can_edit": desk.may(Permission.POLICY_EDIT),
             "row": row,
             "zone": desk.zone_of(place.property_id),
@@ -226,6 +234,10 @@ def _initial(policy: KeyKindPolicy) -> dict[str, Any]:
     values = stored(policy)
     kinds = values.pop("kinds")
     return values | {rank: kinds[index] if index < len(kinds) else "" for index, rank in enumerate(_RANKS)}
+
+
+def _seen(policy: KeyKindPolicy) -> str:
+    return hashlib.sha256(json.dumps(stored(policy), sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _text(value: Any) -> str:
