@@ -278,7 +278,8 @@ def _unchanged(sealed: SealedInstallation, rotation: SecretRotation) -> dict[str
 def _gone(sealed: SealedInstallation, rotation: SecretRotation) -> frozenset[str]:
     """Returns the names whose old value the store has no more: it cannot stand beside the new one, nor be gone back to."""
     gone = set()
-    for name, (old, _new) in rotation.versions.items():
+    for name in rotation.versions:
+        old = sealed.secret_versions.get(name, 0)
         try:
             if old:
                 secret_store().read(sealed.name_of(name), old)
@@ -295,7 +296,9 @@ def _switch(tenant_id: str, rotation_id: str, fresh: Mapping[str, Token], gone: 
         now = clock.real_now()
         manifest = adapters.manifest(row.vendor)
         overlap = _overlap(row, rotation, now)
-        rotation.versions = {name: [0 if name in gone else old, new] for name, (old, new) in rotation.versions.items()}
+        # The old one is what is in use now: since the new one was staged, a rotation before it may have been rolled back.
+        in_use = {name: 0 if name in gone else row.secret_versions.get(name, 0) for name in rotation.versions}
+        rotation.versions = {name: [in_use[name], new] for name, (_, new) in rotation.versions.items()}
         for name, (old, new) in rotation.versions.items():
             _use(row, name, new, beside=old if overlap and has_overlap(manifest, name) else 0)
         _save(row)

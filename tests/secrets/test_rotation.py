@@ -7,6 +7,7 @@ import json
 import re
 import secrets as chance
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connections
 
 from devices import adapters, secret_due, secret_rotation, secret_upkeep, selectors, webhooks_addresses
 from devices.models import SecretDue, SecretFingerprint, SecretRotation, VendorInstallation
@@ -329,6 +331,39 @@ def test_rolled_back_while_its_values_are_being_stored_it_says_so_and_leaves_no_
         stored(house, 2)
     assert rotations(house) == [("rolled_back", {NAME: [1, 2]})]
     assert open_rotations(house) == []
+
+
+def test_a_rotation_staged_while_the_one_before_is_rolled_back_replaces_the_value_that_came_back(
+    house: Hotel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, third = held(house)[NAME], fresh()
+    rotate(house, fresh())
+    locked, staged = secret_rotation._locked, [""]
+
+    def stage() -> str:
+        try:
+            return secret_rotation.stage(house.tenant_id, house.installation_id, {NAME: third}, actor_id="usr_2")
+        finally:
+            connections.close_all()
+
+    def locked_late(tenant_id: str, rotation_id: str) -> Any:
+        monkeypatch.setattr(secret_rotation, "_locked", locked)
+        with ThreadPoolExecutor(1) as somebody_else:
+            staged[0] = somebody_else.submit(stage).result()
+        return locked(tenant_id, rotation_id)
+
+    monkeypatch.setattr(secret_rotation, "_locked", locked_late)
+    assert secret_rotation.roll_back(house.tenant_id, house.installation_id).stage == "rolled_back"
+    assert held(house) == {NAME: old}
+    secret_rotation.resume(house.tenant_id, staged[0])
+    assert held(house) == {NAME: third.reveal(), f"{NAME}_next": old}
+    for _ in range(2):  # out of use, then destroyed
+        over(house)
+        secret_rotation.retire_due(house.tenant_id)
+    assert held(house) == {NAME: third.reveal()}
+    for version in (1, 2):
+        with pytest.raises(SecretMissing):
+            stored(house, version)
 
 
 def test_one_that_was_killed_before_its_values_were_stored_stands_in_nobodys_way(house: Hotel) -> None:
