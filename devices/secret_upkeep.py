@@ -137,6 +137,10 @@ def _bring_up(place: Place, dry_run: bool) -> list[str]:
             fresh = secret_sealing.claim(row, manifest, secrets)
         except secret_fingerprints.SecretReused as error:
             raise RotationRefused("SECRET_REUSED", str(error)) from error
+    # What was rotated meanwhile is in the store already, and counts; the row still has the value of before.
+    held = sealed.held_secrets().values()
+    secrets |= held
+    fresh = tuple(name for name in fresh if name not in held)
     changed = secret_sealing.put(row, secrets, fresh, sealed.settings(), key_name)
     if not _save(place, row, version, lambda: secret_sealing.record(row, manifest, {name: secrets[name] for name in changed})):
         return []

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from django.test import override_settings
 
-from devices import adapters, secret_upkeep, selectors
+from devices import adapters, secret_rotation, secret_upkeep, selectors
 from devices.models import SecretDue, SecretFingerprint, VendorInstallation
 from devices.secret_fingerprints import SecretReused
 from devices.secret_upkeep import Place
@@ -151,6 +151,21 @@ def test_a_row_from_before_works_as_it_is_and_is_brought_up_once(database: str, 
         due = SecretDue.objects.filter(tenant_id=hotel.tenant_id, done_at__isnull=True)
         assert sorted(due.values_list("kind", "name")) == [("data_key", "settings"), ("secret", "webhook_secret")]
     assert upkeep(hotel) == []
+
+
+def test_a_secret_rotated_before_its_row_was_brought_up_stays_rotated(database: str, locks: MockLocks) -> None:
+    secrets, new = own(), own()
+    hotel = make_hotel(locks, secrets=secrets)
+    made_old(hotel, secrets)
+    values = {name: Token(value) for name, value in new.items()}
+    secret_rotation.rotate(hotel.tenant_id, hotel.installation_id, values, actor_id="usr_1")
+    assert opened(hotel)[1] == new
+    assert upkeep(hotel) == ["brought up: 0 secrets to the store"]
+    assert (row_of(hotel).secrets_sealed, row_of(hotel).secret_versions) == (None, {"webhook_secret": 2})
+    assert opened(hotel)[1] == new
+    with pytest.raises(secret_rotation.RotationRefused, match="used here before"):
+        again = {name: Token(value) for name, value in secrets.items()}
+        secret_rotation.rotate(hotel.tenant_id, hotel.installation_id, again, actor_id="usr_1")
 
 
 def test_a_row_from_before_is_brought_up_together_with_its_due_dates_or_not_at_all(
