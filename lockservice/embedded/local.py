@@ -32,6 +32,8 @@ REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 # sun_path holds 108 bytes with the closing NUL; PostgreSQL appends "/.s.PGSQL.<port>" and makes a
 # lock file with ".lock" behind it.
 _SOCKET_DIRECTORY_MAX_BYTES = 107 - len("/.s.PGSQL.65535") - len(".lock")
+# Below what Linux gives to outgoing connections (32768 to 60999, ip(7) of Linux), above the well-known databases' and caches'.
+_SERVER_PORTS = range(12_000, 32_768)
 _DATA_KEY_BYTES = 32
 _SECRET_BYTES = 32
 
@@ -145,11 +147,14 @@ class LocalDirectory:
 
 
 def free_port() -> int:
-    """Give a TCP port that was free on 127.0.0.1 a moment ago; somebody may still be faster."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Give a TCP port that was free on 127.0.0.1 a moment ago; somebody may still be faster.
+
+    It is none of those that the system gives to outgoing connections: a remembered port whose server is away for a while
+    would be somebody's connection when the server comes back.
+    """
+    while not port_is_free(port := secrets.choice(_SERVER_PORTS)):
+        pass
+    return port
 
 
 def port_is_free(port: int) -> bool:

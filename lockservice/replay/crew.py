@@ -62,7 +62,7 @@ class Crew:
     ) -> None:  # fmt: skip
         self._local = local
         self._given_place = place
-        self.places: Mapping[str, SimulatorPlace] = {vendor: place or simulated.place_of(vendor) for vendor in vendors}
+        self.places: dict[str, SimulatorPlace] = {vendor: place or simulated.place_of(vendor) for vendor in vendors}
         self._runners = runners
         self._children: list[_Child] = []
         self._has_started_servers = False
@@ -94,8 +94,7 @@ class Crew:
 
     def seat(self, desk: Seat) -> None:
         """Starts a gateway and a desk at it, and waits until the desk is connected. Raises CrewFailed."""
-        port = self._local.port("replay-gateway")
-        port = port if port_is_free(port) else self._local.choose_new_port("replay-gateway")
+        port = self._port("replay-gateway", self._local.port("replay-gateway"))
         self._start("gateway", ["manage.py", "bridge_gateway", "--port", str(port)], QUICK)
         self._start(f"desk-{desk.vendor}", desk.argv(port), {"PYTHONUNBUFFERED": "1"})
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -116,10 +115,15 @@ class Crew:
     def _ensure_simulators(self) -> None:
         silent = {vendor: place for vendor, place in self.places.items() if not _answers(vendor, place)}
         self.found += [f"{vendor} simulator" for vendor in self.places if vendor not in silent]
-        for vendor, place in silent.items():
+        for vendor, place in list(silent.items()):
             if self._given_place is not None:
                 raise CrewFailed(f"no simulator answers at {place.control}")
-            ports = ["--port", place.address.rpartition(":")[2], "--control-port", place.control.rpartition(":")[2]]
+            port, control_port = (
+                self._port(name, int(address.rpartition(":")[2]))
+                for name, address in ((f"sim-{vendor}", place.address), (f"sim-{vendor}-control", place.control))
+            )
+            silent[vendor] = self.places[vendor] = SimulatorPlace(f"127.0.0.1:{port}", f"http://127.0.0.1:{control_port}")
+            ports = ["--port", str(port), "--control-port", str(control_port)]
             more = [part.replace("{local}", str(self._local.root)) for part in settings.SIMULATED_VENDORS[vendor]]
             self._start(f"simulator-{vendor}", ["-m", "vendors.simulate", vendor, *ports, *more], {})
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -128,6 +132,10 @@ class Crew:
             if time.monotonic() > deadline:
                 raise CrewFailed(f"the simulator of {', '.join(waiting)} does not answer, see {self._local.log}")
             time.sleep(0.05)
+
+    def _port(self, name: str, remembered: int) -> int:
+        """Returns where a server of ours can listen: where it did before, unless somebody else listens there meanwhile."""
+        return remembered if port_is_free(remembered) else self._local.choose_new_port(name)
 
     def _start_workers(self) -> None:
         alive = _fresh_heartbeats()

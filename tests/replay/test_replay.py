@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +101,14 @@ def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(serv
     arguments = ("replay_bookings", "--generate", "30", "--seed", "9", "--vendor", vendor)
     running = service.start(*arguments)
     assert running.stdout is not None
-    lines = iter(running.stdout.readline, "")
-    assert any("events, 20" in line for line in lines), "the replay never got a tenth of the way"
+    said = []
+    for line in iter(running.stdout.readline, ""):
+        said.append(line)
+        if "events, 20" in line:
+            break
+    else:
+        running.communicate()
+        pytest.fail("the replay never got a tenth of the way: " + "".join(said))
     running.send_signal(signal.SIGINT)
     rest, _ = running.communicate(timeout=60)
     assert "interrupted" in rest
@@ -110,6 +118,20 @@ def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(serv
     whole = replay(service, *arguments)
     assert whole["bookings_count"] == 30
     assert "real time" in service.manage("clock").stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_simulators_ports_that_somebody_took_meanwhile_are_given_up(service: OwnService) -> None:
+    arguments = ("replay_bookings", "--generate", "3", "--seed", "6", "--vendor", "mock")
+    first = replay(service, *arguments)
+    files = [service.local / "run" / f"{name}.port" for name in ("sim-mock", "sim-mock-control")]
+    taken = [int(file.read_text()) for file in files]
+    with ExitStack() as stack:
+        for port in taken:
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        second = replay(service, *arguments)
+    assert not {int(file.read_text()) for file in files} & set(taken)
+    assert (second["new_events_count"], second["new_calls_count"], second["after"]) == (0, 0, first["after"])
 
 
 @pytest.mark.timeout(300)
