@@ -43,6 +43,7 @@ class DeskLink:
         self._program = program
         self._socket: ClientConnection | None = None
         self._running: dict[str, _Running] = {}
+        self._not_begun: tuple[str, ...] = ()
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -108,6 +109,8 @@ class DeskLink:
                 self._say(f"connected as {message.desk_id}")
                 self._tell_results()
             else:
+                if not isinstance(message, messages.Ask):
+                    self._forget_offers()
                 self._take(message)
 
     def _take(self, message: messages.FromGateway) -> None:
@@ -193,7 +196,8 @@ class DeskLink:
         self._send(messages.Result(job_id, result))
 
     def _tell_results(self) -> None:
-        """Says again what the gateway has no receipt for. What was only offered is forgotten: it is offered again if wanted."""
+        """Says again what the gateway has no receipt for, and notes what was accepted and not begun."""
+        not_begun = []
         for job_id in self._journal.open_jobs():
             entry = self._journal.find(job_id)
             if entry is None or job_id in self._running:
@@ -201,7 +205,19 @@ class DeskLink:
             if entry.result is not None:
                 self._send(messages.Result(job_id, entry.result))
             elif not entry.has_begun:
+                not_begun.append(job_id)
+        self._not_begun = tuple(not_begun)
+
+    def _forget_offers(self) -> None:
+        """Forgets what an earlier connection offered and was not asked about: it is offered again if wanted.
+
+        The gateway asks before it says anything else. One that asks wrote down that the job was begun: its `go` was lost.
+        """
+        for job_id in self._not_begun:
+            entry = self._journal.find(job_id)
+            if entry is not None and not entry.has_begun and entry.result is None:
                 self._journal.drop(job_id)
+        self._not_begun = ()
 
     def _send(self, message: messages.FromDesk) -> None:
         """Sends, or leaves it: what matters is in the journal and is said again on the next connection."""

@@ -162,7 +162,11 @@ def to_cancel(desk: RelayDesk) -> list[str]:
 
 
 def accept(desk: RelayDesk, job_id: str) -> bool | None:
-    """Lets a desk begin a job: True. False where it was called off, expired or given to another; None for no job of its own."""
+    """Lets a desk begin a job: True. False where it was called off, expired or given to another, or where the desk has
+    connected anew; None for no job of its own.
+
+    A newer connection was asked what the desk had begun before this word came: nobody would ask for it again.
+    """
     row = _locked(desk, job_id)
     if row is None:
         return None
@@ -170,6 +174,9 @@ def accept(desk: RelayDesk, job_id: str) -> bool | None:
         return True  # said twice
     now = real_now()
     if row.state != JobRowState.OFFERED or row.connection != desk.connection or row.expires_at <= now:
+        return False
+    mine = RelayDesk.objects.select_for_update().filter(tenant_id=desk.tenant_id, desk_id=desk.desk_id)
+    if not mine.filter(connection=desk.connection).exists():
         return False
     row.state, row.desk_id = JobRowState.ACCEPTED, desk.desk_id
     row.save(update_fields=["state", "desk_id"])

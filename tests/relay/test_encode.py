@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from credentials.models import KeyCredential
+from desktop_bridge.journal import Journal
 from devices.relay_models import RelayJobRow
 from lockservice.core.tenancy import tenant
 from sagas.models import OutboxEvent, Saga
 from tests.relay.conftest import House, working
-from tests.relay.gateway import ScriptedDesk, VirtualDesk
+from tests.relay.gateway import VENDOR, GatewayProcess, ScriptedDesk, VirtualDesk
 from tests.support.web_server import Caller
 from vendors.port.ids import new_id
+from vendors.port.relay import DeskJob
 
 DAY = timedelta(days=1)
 
@@ -188,6 +191,31 @@ def test_a_desk_restarted_while_a_card_is_awaited_asks_for_it_again(
         until(clerk, key, "active", within_s=40)
     assert [job.state for job in jobs(house)] == ["refused", "done"]
     assert house.shown("101", uid) == "ok"
+
+
+def test_a_desk_cut_off_before_it_heard_go_says_that_nothing_was_begun_and_the_card_is_asked_for_again(
+    house: House, clerk: Caller, gateway: GatewayProcess, encoder: Any, tmp_path: Path, settings: Any
+) -> None:
+    """The gateway wrote down that the desk may begin; the word itself was lost on the wire."""
+    settings.RETRY_SCALE = 0.3
+    key, folder = booked(house), tmp_path / "desk"
+    folder.mkdir()
+    deaf = ScriptedDesk(gateway.url, house.token())
+    with working(house):
+        assert encode(clerk, key).status_code == 202
+        offer = deaf.begin()
+        deaf.vanish()
+        journal = Journal(folder / "journal.json")
+        journal.take(DeskJob(offer["jobId"], VENDOR, offer["action"], offer["body"], offer["numbers"], offer["needsCard"]))
+        desk = VirtualDesk(gateway.url, encoder.url, house.code, house.token(), folder)
+        try:
+            until(clerk, key, "active", within_s=40)
+        finally:
+            desk.stop()
+    assert [job.state for job in jobs(house)] == ["refused", "done"]
+    (card,) = house.cards()
+    assert house.shown("101", card["uid"]) == "ok"
+    assert Journal(folder / "journal.json").open_jobs() == ()
 
 
 def test_a_lost_card_is_dead_once_the_new_one_was_used_and_the_companion_is_named(

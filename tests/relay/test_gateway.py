@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from devices import relay_desks, relay_jobs
 from devices.gateway_session import MAX_OPEN
 from devices.relay import RowRelay
 from devices.relay_jobs import Site
@@ -287,6 +288,28 @@ def test_an_offer_nobody_took_goes_to_the_next_connection(scripted: Callable[...
     back = scripted()
     assert back.hear("offer")["jobId"] == job_id
     assert len(rows(house)) == 1
+
+
+def test_a_word_from_a_connection_that_was_replaced_begins_no_job(house: House) -> None:
+    """Two gateways: the newer connection was asked what the desk had begun before the older one's word was read."""
+    relay = relay_of(house)
+    older, newer = (
+        RelayDesk(
+            tenant_id=house.hotel.tenant_id, desk_id="dev_desk", property_id=house.hotel.property_id, connection=name,
+            vendors=[VENDOR],
+        )
+        for name in ("older", "newer")
+    )  # fmt: skip
+    with tenant(house.hotel.tenant_id):
+        assert relay_desks.arrive(older, 20) == ""
+    job_id = relay.submit(job()).job_id
+    with tenant(house.hotel.tenant_id):
+        assert [offer.job_id for offer in relay_jobs.offers(older, MAX_OPEN)] == [job_id]
+        assert relay_desks.arrive(newer, 20) == "older"
+        assert relay_jobs.held_by(newer) == []
+        assert relay_jobs.accept(older, job_id) is False
+        assert [offer.job_id for offer in relay_jobs.offers(newer, MAX_OPEN)] == [job_id]
+        assert relay_jobs.accept(newer, job_id) is True
 
 
 def test_a_job_no_desk_took_up_expires(scripted: Callable[..., ScriptedDesk], house: House) -> None:
