@@ -28,7 +28,7 @@ from vendors.port.manifest import AdapterContext, CallLimiter, NoLimit, VendorMa
 from vendors.port.protocol import LockPort
 from vendors.port.secrets import Token
 
-_built: dict[tuple[str, str], tuple[int, BoundaryPort]] = {}
+_built: dict[tuple[str, str], tuple[int, str, BoundaryPort]] = {}
 
 
 def manifest(vendor: str) -> VendorManifest:
@@ -47,14 +47,15 @@ def manifests() -> dict[str, VendorManifest]:
 
 
 def port_of(tenant_id: str, facts: InstallationFacts) -> LockPort:
-    """Returns the installation's port, made once per process and version of its settings. Inside the tenant's block.
+    """Returns the installation's port, made once per process, version of its settings and time zone of its property. Inside
+    the tenant's block.
 
     The adapter itself is opened at the first call, which therefore raises VendorUnreachable with Reason.SETTINGS where settings
     are wrong, or where keys or secrets cannot be had. Raises UnknownDevice when the installation is gone.
     """
     key = (tenant_id, facts.id)
-    version, port = _built.get(key, (0, None))
-    if port is None or version < facts.version:
+    version, zone, port = _built.get(key, (0, "", None))
+    if port is None or version < facts.version or zone != facts.time_zone:
         if len(_built) > 2000:
             _built.clear()
         row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=facts.id).first()
@@ -63,7 +64,7 @@ def port_of(tenant_id: str, facts: InstallationFacts) -> LockPort:
         sealed = SealedInstallation.of(row)
         port = BoundaryPort(_opening(sealed, facts, sealed.held_secrets()), previous=port)
         # The row may be newer than the facts; under its own version it is found again without a query.
-        _built[key] = (row.version, port)
+        _built[key] = (row.version, facts.time_zone, port)
     return port
 
 
@@ -106,6 +107,7 @@ def _opening(sealed: SealedInstallation, facts: InstallationFacts, held: HeldSec
             sleep=time.sleep,
             limiter=_limiter(facts),
             relay=RowRelay(Site(sealed.tenant_id, facts.property_id, facts.id, facts.vendor)),
+            time_zone=facts.time_zone,
         )
         return registry.build(facts.vendor, context)
 

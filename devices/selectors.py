@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import OuterRef, Subquery
+
 from devices.models import LockDevice, VendorInstallation
+from lockservice.core.places import Property
 from vendors.port.manifest import LaneRule, VendorManifest
 from vendors.port.secrets import VendorRef
 from vendors.port.types import Door, LockCapabilities
@@ -52,7 +55,8 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class InstallationFacts:
-    """An installation as flows need it; `version` grows with every change of its settings."""
+    """An installation as flows need it; `version` grows with every change of its settings. `time_zone` is its property's, empty
+    for a property nobody has told of."""
 
     id: str
     property_id: str
@@ -63,6 +67,7 @@ class InstallationFacts:
     calls_per_month: int | None
     version: int
     active: bool
+    time_zone: str = ""
 
 
 class UnknownDevice(LookupError):
@@ -130,13 +135,18 @@ def _read_property(tenant_id: str, property_id: str) -> tuple[DeviceFacts, ...]:
 
 
 def _read_installations(tenant_id: str, property_id: str) -> tuple[InstallationFacts, ...]:
-    rows = VendorInstallation.objects.filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
+    rows = _with_zone().filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
     return tuple(_installation_facts(row) for row in rows)
 
 
 def _read_installation(tenant_id: str, installation_id: str) -> InstallationFacts | None:
-    row = VendorInstallation.objects.filter(tenant_id=tenant_id, id=installation_id).first()
+    row = _with_zone().filter(tenant_id=tenant_id, id=installation_id).first()
     return _installation_facts(row) if row else None
+
+
+def _with_zone() -> Any:
+    place = Property.objects.filter(tenant_id=OuterRef("tenant_id"), property_id=OuterRef("property_id"))
+    return VendorInstallation.objects.annotate(time_zone=Subquery(place.values("time_zone")[:1]))
 
 
 def _facts(row: LockDevice) -> DeviceFacts:
@@ -157,7 +167,7 @@ def _facts(row: LockDevice) -> DeviceFacts:
     )
 
 
-def _installation_facts(row: VendorInstallation) -> InstallationFacts:
+def _installation_facts(row: Any) -> InstallationFacts:
     return InstallationFacts(
         id=row.id,
         property_id=row.property_id,
@@ -168,4 +178,5 @@ def _installation_facts(row: VendorInstallation) -> InstallationFacts:
         calls_per_month=row.calls_per_month,
         version=row.version,
         active=row.active,
+        time_zone=row.time_zone or "",
     )

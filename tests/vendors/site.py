@@ -125,6 +125,7 @@ class Site(ABC):
             rng=random.Random(7),
             sleep=lambda seconds: None,
             limiter=self.limiter,
+            time_zone=self.time_zone,
         )
         return replace(context, **changes)
 

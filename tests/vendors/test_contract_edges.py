@@ -5,6 +5,7 @@ What is asked of time: outside its window a key never opens, whatever clock the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,7 @@ import pytest
 from tests.vendors.asking import all_done, answered, enlarged, issue, meta
 from tests.vendors.site import Site, handle_for, request_for, stay
 from vendors.port.errors import KeyIssueFailed
-from vendors.port.types import CredentialKind, RevokeReason, UpdateInput, Window
+from vendors.port.types import CredentialKind, RevokeReason, SuspendReason, UpdateInput, Window
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 SURE = timedelta(minutes=90)
@@ -81,6 +82,40 @@ def test_a_window_that_begins_in_the_hour_that_comes_twice_opens_no_minute_too_e
     early = [begins - SECOND - timedelta(minutes=15 * n) for n in range(10)]
     assert [house.opens(door, kind, value, at) for at in early] == [False] * 10
     assert house.opens(door, kind, value, window.valid_until - SURE)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"), [("2027-10-30T12:00", "2027-10-31T00:30"), ("2027-10-31T01:30", "2027-10-31T12:00")]
+)
+def test_a_key_that_rested_opens_no_minute_outside_its_window_where_an_hour_comes_twice(
+    site: Site, kind: CredentialKind, begins: str, ends: str
+) -> None:
+    """Both are 02:30 on the wall: the first one ends there in the hour's first coming, the second begins in its second."""
+    window = Window(*(datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (begins, ends)))
+    house = site.in_zone("Europe/Berlin")
+    request, result = issue(house, kind, doors=house.doors[:1], window=window, time_zone="Europe/Berlin")
+    rested = house.port.suspend_credential(handle_for(request, result), SuspendReason.MANUAL, meta())
+    woken = house.port.unsuspend_credential(handle_for(request, rested), meta())
+    assert all_done(woken)
+    value, door, quarter = house.presented(result, request), house.doors[0], timedelta(minutes=15)
+    outside = [window.valid_from - SECOND - quarter * n for n in range(10)]
+    outside += [window.valid_until + SECOND + quarter * n for n in range(10)]
+    assert [house.opens(door, kind, value, at) for at in outside] == [False] * 20
+    assert [house.opens(door, kind, value, at) for at in (window.valid_from + SURE, window.valid_until - SURE)] == [True, True]
+
+
+@pytest.mark.parametrize("offset_h", [0.0, 0.5, 1.0, 1.5])
+def test_a_key_asked_for_again_is_the_one_that_was_made_where_its_end_comes_twice(
+    site: Site, kind: CredentialKind, offset_h: float
+) -> None:
+    ends = datetime(2027, 10, 31, 0, 0, tzinfo=UTC) + timedelta(hours=offset_h)
+    house = site.in_zone("Europe/Berlin")
+    window = Window(ends - 12 * HOUR, ends)
+    request, made = issue(house, kind, doors=house.doors[:1], window=window, time_zone="Europe/Berlin")
+    before = house.keys_at(house.doors[0])
+    again = house.port.issue_credential(replace(request, meta=replace(request.meta, attempt=2)))
+    assert [door.ref for door in again.doors] == [door.ref for door in made.doors]
+    assert house.keys_at(house.doors[0]) == before
 
 
 @pytest.mark.parametrize("night", ["clocks forward: Berlin", "clocks back: Berlin", "half an hour: Kabul, over midnight"])

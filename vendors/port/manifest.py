@@ -105,7 +105,8 @@ class NoLimit:
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
     """What a factory gets: the installation's settings and secrets, and the parts that must be passed in. `rng` gives nonces
-    and jitter, never PINs. `sleep` waits the given seconds. `relay` leads to the property's desks."""
+    and jitter, never PINs. `sleep` waits the given seconds. `relay` leads to the property's desks. `time_zone` is the
+    property's IANA zone, empty where it is not known."""
 
     tenant_id: str
     installation_id: str
@@ -116,6 +117,7 @@ class AdapterContext:
     sleep: Callable[[float], None]
     limiter: CallLimiter = field(default_factory=NoLimit)
     relay: Relay = field(default_factory=OfflineRelay)
+    time_zone: str = ""
 
 
 class AdapterFactory(Protocol):

@@ -74,7 +74,7 @@ def read_settings(context: AdapterContext) -> Settings:
         pms_port=port,
         encoder=_text(settings, "encoder", is_needed=is_pms),
         encoder_device_id=_text(settings, "encoder_device_id", is_needed=False),
-        time_zone=_zone(settings),
+        time_zone=_zone(settings.get("time_zone") or context.time_zone),
         timeout_s=_seconds(settings, "timeout_s", DEFAULT_TIMEOUT_S),
         encoder_timeout_s=_seconds(settings, "encoder_timeout_s", DEFAULT_ENCODER_TIMEOUT_S),
         cancellable=settings.get("cancellable_keys", True) not in (False, "false"),
@@ -112,8 +112,7 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _zone(settings: Mapping[str, object]) -> ZoneInfo | None:
-    name = settings.get("time_zone")
+def _zone(name: object) -> ZoneInfo | None:
     if not name:
         return None
     try:

@@ -73,7 +73,6 @@ class SaltoSite(Site):
             "base_url": self.proxy.url,
             "property_ref": self.property,
             "encoder": ENCODER,
-            "time_zone": self.time_zone,
             "timeout_s": 0.8,
         }
 

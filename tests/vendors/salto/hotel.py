@@ -64,7 +64,7 @@ class Hotel(SaltoSite):
         }
 
     def settings(self) -> Mapping[str, object]:
-        pms = {"pms_address": self.seeded["pms"], "time_zone": self.time_zone, "encoder_timeout_s": 2.0}
+        pms = {"pms_address": self.seeded["pms"], "encoder_timeout_s": 2.0}
         return {**super().settings(), **pms, "connector_url": self.seeded["connector"]["url"], **self.extra}
 
     def secrets(self) -> Mapping[str, str]:
