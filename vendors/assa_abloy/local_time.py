@@ -42,6 +42,13 @@ def from_wall(text: str, zone: tzinfo) -> datetime:
     return datetime.strptime(text, _FORMAT).replace(tzinfo=zone).astimezone(UTC)
 
 
+def window_from_wall(start: str, end: str, zone: tzinfo) -> Window:
+    """Reads a key's wall times, as `on_wall` had them written: where the clock shows a time twice the start is the earlier one
+    and the end the later, since nothing else is ever written and a lock that compares wall times opens until then."""
+    ends = datetime.strptime(end, _FORMAT).replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return Window(from_wall(start, zone), ends)
+
+
 def is_twice(instant: datetime, zone: tzinfo) -> bool:
     """Says whether the wall clock shows this time twice (the night summer time ends): the lock cannot tell which is meant."""
     local = instant.astimezone(zone)

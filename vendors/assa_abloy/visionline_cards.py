@@ -28,7 +28,7 @@ from vendors.support.marks import tag_of
 from .calls import Call
 from .errors import GONE, NO_CONTENT, Refused, Unclear, unreachable
 from .keys import Listed, tag_in
-from .local_time import from_wall, on_wall, to_wall
+from .local_time import on_wall, to_wall, window_from_wall
 from .reading import names_in, reading, rows_in, text_in
 from .settings import VisionlineSettings
 from .visionline_client import VisionlineClient
@@ -198,13 +198,12 @@ class Cards:
             operations = {str(op["operation"]): names_in(op["doors"]) for op in row.get("doorOperations") or []}
             serials = row.get("serialNumbers") or []
             mobile = row.get("endpoint") or {}
-            start, end = from_wall(str(row["startTime"]), self.zone), from_wall(str(row["expireTime"]), self.zone)
             return Card(
                 id=text_in(row, "id"),
                 status=str(row.get("status") or VALID),
                 kind=CredentialKind(row["keyKind"]) if row.get("keyKind") else CredentialKind.RFID_CARD,
                 doors=Listed(operations.get("guest", ()), operations.get("common", ())),
-                window=Window(start, end),
+                window=window_from_wall(str(row["startTime"]), str(row["expireTime"]), self.zone),
                 label=str(row.get("label") or ""),
                 serial=str(serials[0]) if serials else None,
                 endpoint_id=_text(mobile, "endpointId"),
