@@ -15,14 +15,15 @@ from devices import adapters
 from sagas.flows import stay_start
 from sagas.intake import Start, internal_lane, own_key
 from sagas.steps import StepContext, Work
-from vendors.port.types import COMPANIONS_DIE, CredentialKind, IssueResult, Outcome
+from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Outcome
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
 
 
-def follow_up(context: StepContext, work: Work, key: KeyCredential, result: IssueResult) -> None:
-    """Starts the reissue of the keys that an answer says are killed, one saga for each stay. Inside the tenant's block."""
+def follow_up(context: StepContext, work: Work, key: KeyCredential, result: CallResult) -> None:
+    """Starts the reissue of the keys that the answer to an issue, or to the question how it ended, says are killed: one saga
+    for each stay. Inside the tenant's block."""
     unnamed = any(warning.code == COMPANIONS_DIE for warning in result.warnings)
     given = {door.device_id for door in result.doors if door.outcome is Outcome.DONE}
     put_out = stay_start.put_out(context.batch, key, given)

@@ -139,6 +139,7 @@ def _take_result(
     note_card(context, key, answer.call, result)
     if isinstance(result, IssueResult):
         _take_artifact(context, key, answer.call, result)
+    if answer.call.verb is Verb.ISSUE:  # at once, or when the card was laid down
         companions.follow_up(context, work, key, result)
     return error
 

@@ -178,6 +178,70 @@ def test_companions_whose_cards_die_with_the_lost_one_are_issued_again(house: Ho
     assert len(live) == 2
 
 
+def _capacity(house: House, count: int) -> None:
+    """How many keys the vendor's deny list holds."""
+    house.simulator.post("/seed", {"property": f"hotel-{house.tail}", "denylistCapacity": count})
+
+
+def _issued_again(house: House, companion: KeyCredential) -> KeyCredential:
+    """The key that a companion gets for hers, which waits at the desk."""
+    ended = house.key(companion.id)
+    assert (ended.state, ended.revoke_reason) == ("revoked", "replaced")
+    again = house.key(str(ended.replaced_by))
+    assert (again.state, again.waiting_for, again.intent) == ("requested", "desk", "additional")
+    return again
+
+
+def test_a_lost_card_that_a_full_deny_list_did_not_take_dies_when_its_successor_is_used(build: Build) -> None:
+    house = build(Salto)
+    stay, lost = house.check_in()
+    (key,) = house.keys(stay)
+    companion = house.companion(stay)
+    old = house.encode(companion)
+    assert house.tries(old, "101")
+    _capacity(house, 0)
+    successor = house.lose(key)
+    assert [warning["code"] for warning in house.told(key)["warnings"]] == ["DENYLIST_FULL"]
+    assert house.bound(key) == ("propagating", house.until(key))
+    _capacity(house, 100)  # places were recovered; the lost key is not among those that are denied
+    card = house.encode(successor)
+    assert house.tries(lost, "101")  # as the API says
+    assert house.tries(card, "101")
+    assert not house.tries(lost, "101")
+    fresh = house.encode(_issued_again(house, companion))
+    assert [house.tries(shown, "101") for shown in (card, fresh, lost, old)] == [True, True, False, False]
+
+
+class NotCancellable(Salto):
+    """A house whose keys take no place in the pool of cancellable ones."""
+
+    settings = {"cancellable_keys": False}
+
+
+def test_a_successors_card_that_is_laid_down_late_has_the_companions_issued_again_too(build: Build) -> None:
+    house = build(NotCancellable)
+    house.simulator.post("/seed", {"property": f"hotel-{house.tail}", "encoderTimeoutS": 60})
+    stay, lost = house.check_in()
+    (key,) = house.keys(stay)
+    companion = house.companion(stay)
+    old = house.encode(companion)
+    assert house.tries(old, "101")
+    successor = house.lose(key)
+    acts.encode(house.hotel.tenant_id, successor.id, CLERK, "late")
+    house.work()
+    assert house.key(successor.id).state == "pending"
+    assert house.key(companion.id).state == "active"
+    card, ends = "770011", time.monotonic() + 20
+    house.lay(card)
+    while house.key(successor.id).state != "active" and time.monotonic() < ends:
+        time.sleep(0.2)
+        house.work()
+    house.lay(None)
+    assert [house.tries(shown, "101") for shown in (card, lost, old)] == [True, False, False]
+    fresh = house.encode(_issued_again(house, companion))
+    assert [house.tries(shown, "101") for shown in (card, fresh)] == [True, True]
+
+
 # --- a room move
 
 

@@ -26,6 +26,7 @@ from vendors.port.manifest import AdapterContext
 from vendors.port.protocol import LockPort
 from vendors.port.secrets import Token, VendorRef
 from vendors.port.types import (
+    COMPANIONS_DIE,
     AccessRecord,
     AdapterDescription,
     CallMeta,
@@ -69,6 +70,11 @@ from .pushes import is_genuine, read_conditions, read_push
 from .settings import Settings, Transport, read_settings
 
 _DEFERRED_STATES = frozenset({"waiting_card", "encoding"})
+_ENDS_COMPANIONS = "ends-companions:"
+"""Stands before the encode job in the token of a card that will end companions' keys once it is written."""
+_COMPANIONS_END = LockWarning(
+    COMPANIONS_DIE, "the lost card could not be cancelled alone: companions' cards die when this one is used"
+)
 Act = Callable[[VendorRef, Sequence[Door]], tuple[Row, tuple[DoorResult, ...]]]
 
 
@@ -97,19 +103,21 @@ class SaltoCloudPort:
         call = Call(request.meta)
         if kind is Kind.PIN_CODE:
             return self._issue_pin(call, request)
+        mode = self._keys.mode(call, request)
         try:
-            row = self._keys.make_carried(call, request, kind)
+            row = self._keys.make_carried(call, request, kind, mode)
         except Unclear as unclear:
             doors = tuple(unknown(door, unclear.error) for door in request.doors)
             return IssueResult(doors, calls=call.requests, kind=kind, artifact=self._artifact(kind, request, None))
         waits = row.get("status") == "waiting_card"
         outcome = Outcome.DEFERRED if waits else Outcome.DONE
         default = Propagation.UNKNOWN if waits else Propagation.CONFIRMED
+        ends_companions = _ENDS_COMPANIONS if mode == "new" and request.intent is Intent.REPLACEMENT else ""
         return IssueResult(
             doors=settle(results(row, request.doors, outcome=outcome, default=default)),
             warnings=(*issue_warnings(row), *card_warnings(row), *self._certificate_warning()),
             calls=call.requests,
-            resume_token=str(row["operationId"]) if waits else None,
+            resume_token=f"{ends_companions}{row['operationId']}" if waits else None,
             also_killed=self._also_killed(request, row),
             kind=kind,
             artifact=self._artifact(kind, request, row),
@@ -135,7 +143,8 @@ class SaltoCloudPort:
             except Refused as refused:
                 if refused.code != "denylist_full":
                     raise
-                warnings.append(LockWarning("DENYLIST_FULL", "taken off the list only: the card opens until it expires"))
+                detail = "taken off the list only: the card opens until it expires or a successor is used"
+                warnings.append(LockWarning("DENYLIST_FULL", detail))
                 row = self._keys.take(call, ref, "checkout")
             return row, results(row, doors, is_there=False)
 
@@ -174,15 +183,16 @@ class SaltoCloudPort:
         return self._reading.find(Call(meta), handle)
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
-        """Asks how an encode job ended."""
+        """Asks how an encode job ended. Warns where the card ends companions' keys, whom this answer cannot name."""
         call = Call(meta)
-        job = self._keys.operation(call, resume_token)
+        job = self._keys.operation(call, resume_token.removeprefix(_ENDS_COMPANIONS))
         status, row = str(job.get("status")), job["key"]
         if status in _DEFERRED_STATES:
             doors = results(row, handle.doors, outcome=Outcome.DEFERRED, default=Propagation.UNKNOWN)
             return CallResult(doors, calls=call.requests, resume_token=resume_token)
         if status == "done":
-            return CallResult(results(row, handle.doors), card_warnings(row), call.requests)
+            ended = (_COMPANIONS_END,) if resume_token.startswith(_ENDS_COMPANIONS) else ()
+            return CallResult(results(row, handle.doors), (*card_warnings(row), *ended), call.requests)
         if status == "failed":
             raise translate(CLOUD, str(job.get("error")))
         error = unreachable("nobody knows how the encode job ended: read the card or try the door")

@@ -49,8 +49,19 @@ class CloudKeys:
                 return rows
         raise unreachable("a list without end", Reason.TIMEOUT)
 
-    def make_carried(self, call: Call, request: IssueInput, kind: Kind) -> Row:
-        """Makes a card's or phone's key over all doors, or finds the one an earlier attempt made and completes it.
+    def mode(self, call: Call, request: IssueInput) -> str:
+        """Says whether a card's or phone's key starts a stay (`new`) or joins it (`copy`). Raises LockError.
+
+        A replacement joins, and the lost key is on the deny list by name; only where it is not, because keys cannot be
+        cancelled or the list was full, it starts a new generation, which kills companions' keys too.
+        """
+        if request.intent is not Intent.REPLACEMENT:
+            return "new" if request.intent is Intent.NEW else "copy"
+        return "new" if not self._settings.cancellable or self._goes_on_opening(call, request) else "copy"
+
+    def make_carried(self, call: Call, request: IssueInput, kind: Kind, mode: str) -> Row:
+        """Makes a card's or phone's key over all doors, or finds the one an earlier attempt made and completes it. `mode` is
+        what `mode` said.
 
         Raises LockError, Unclear.
         """
@@ -62,9 +73,10 @@ class CloudKeys:
             if alive is not None:
                 return self._completed(call, alive, request)
             dead_count = len(mine)
-        body = self._body(request, kind) | {"rooms": list(places.rooms), "mode": self._mode(request)}
+        body = self._body(request, kind) | {"rooms": list(places.rooms), "mode": mode}
         body["authorizations"] = {"grant": list(places.grants), "deny": []}
-        idempotency_key = digest(request.meta.idempotency_key, str(dead_count) if dead_count else "")
+        starts = mode if mode == "new" and request.intent is Intent.REPLACEMENT else ""
+        idempotency_key = digest(request.meta.idempotency_key, f"{dead_count or ''}{starts}")
         try:
             return checked_key(
                 self._client.ask(
@@ -204,12 +216,12 @@ class CloudKeys:
             body["phone"] = request.holder.phone_e164
         return body
 
-    def _mode(self, request: IssueInput) -> str:
-        """A replacement joins the stay and the lost key goes to the deny list by name; only where keys cannot be cancelled it
-        starts a new generation, which kills companions' keys too."""
-        if request.intent is Intent.NEW:
-            return "new"
-        return "new" if request.intent is Intent.REPLACEMENT and not self._settings.cancellable else "copy"
+    def _goes_on_opening(self, call: Call, request: IssueInput) -> bool:
+        """Says whether the key that is replaced is on a card, and was taken off the list without being put on the deny list."""
+        if request.replaces is None:
+            return False
+        rows = self.of_credential(call, request.replaces.credential_id)
+        return any(row["status"] == "cancelled" and row.get("carriedVersion") for row in rows)
 
 
 class PinOrder:
