@@ -5,11 +5,13 @@ One rule: ids of other services are unique within their tenant only, so every ke
 
 from __future__ import annotations
 
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+
+_MINUTE = timedelta(minutes=1)
 
 
 class Tenant(models.Model):
@@ -46,12 +48,25 @@ class Property(models.Model):
         return self.name
 
     def arrival(self, day: date) -> datetime:
-        """Returns the instant the house's check-in time falls on that local day, in UTC."""
-        return datetime.combine(day, self.check_in_time, ZoneInfo(self.time_zone)).astimezone(ZoneInfo("UTC"))
+        """Returns the instant from which the house's clock has reached its check-in time on that local day, in UTC: of two the
+        first, and where the clock leaves the time out, when it does."""
+        return _reached(datetime.combine(day, self.check_in_time), ZoneInfo(self.time_zone))[0]
 
     def departure(self, day: date) -> datetime:
-        """Returns the instant the house's check-out time falls on that local day, in UTC."""
-        return datetime.combine(day, self.check_out_time, ZoneInfo(self.time_zone)).astimezone(ZoneInfo("UTC"))
+        """Returns the instant up to which the house's clock has not passed its check-out time on that local day, in UTC: of two
+        the last, and where the clock leaves the time out, when it does."""
+        return _reached(datetime.combine(day, self.check_out_time), ZoneInfo(self.time_zone))[1]
+
+
+def _reached(wall: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Returns the first and the last instant at which a clock of the zone comes to this time: the same on all but two nights a
+    year. A time that is left out is come to, and passed, when the clock is set forward."""
+    first, last = sorted(wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first.astimezone(zone).replace(tzinfo=None) == wall:
+        return first, last
+    while first.astimezone(zone).replace(tzinfo=None) < wall:
+        first += _MINUTE
+    return first, first
 
 
 class Room(models.Model):
