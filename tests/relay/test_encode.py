@@ -218,6 +218,26 @@ def test_a_desk_cut_off_before_it_heard_go_says_that_nothing_was_begun_and_the_c
     assert Journal(folder / "journal.json").open_jobs() == ()
 
 
+def test_a_card_that_was_written_and_still_lies_there_is_not_taken_for_the_next_key(
+    house: House, clerk: Caller, virtual: VirtualDesk, settings: Any
+) -> None:
+    settings.RETRY_SCALE = 0.3
+    house.hand(automatic=False)
+    keys = booked(house, "101"), booked(house, "102")
+    with working(house):
+        for key in keys:
+            assert encode(clerk, key).status_code == 202
+        _wait(lambda: [job.stage for job in jobs(house)] == ["awaiting_card"] * 2, "no card is asked for")
+        first = house.place()
+        _wait(lambda: "done" in [job.state for job in jobs(house)], "the card is not written")
+        assert sorted(job.state for job in jobs(house)) == ["accepted", "done"]
+        second = house.place()
+        for key in keys:
+            until(clerk, key, "active", within_s=40)
+    opens = {uid: {room for room in ("101", "102") if house.shown(room, uid) == "ok"} for uid in (first, second)}
+    assert sorted(map(sorted, opens.values())) == [["101"], ["102"]]
+
+
 def test_a_lost_card_is_dead_once_the_new_one_was_used_and_the_companion_is_named(
     house: House, clerk: Caller, virtual: VirtualDesk
 ) -> None:

@@ -29,6 +29,9 @@ from .records import BLOCK_BYTES, BODY_BYTES, Record, seal, unpack
 TIMEOUT_S = 5.0
 LOOK_S = 0.1
 """How often the encoder is looked at for a card."""
+LEFT_S = 120.0
+"""For so long a card of the same number is taken for the one that was written and still lies there: an encoder that is only
+looked at while a job waits does not see it taken away. Later it is a card that was handed back."""
 VOID = bytes(BLOCK_BYTES)
 READINGS: Mapping[str, str] = {"list": "/controller/list", "log": "/controller/log", "doors": "/controller/doors"}
 CHANGES = frozenset({"change", "withdraw", "rest", "wake"})
@@ -64,7 +67,8 @@ class _Noted:
 
 
 class VirtualEncoder:
-    """A DeskDriver. One card at a time: jobs that need one take turns, in the order in which they came."""
+    """A DeskDriver. One card at a time: jobs that need one take turns, and one card is one job's: while it lies there the next
+    job waits for another."""
 
     def __init__(self, encoder: str, house: str, name: str = "desk", timeout_s: float = TIMEOUT_S) -> None:
         self._http = HttpClient(encoder)
@@ -72,6 +76,7 @@ class VirtualEncoder:
         self._name = name
         self._timeout_s = timeout_s
         self._turn = threading.Lock()
+        self._left = ("", 0.0)
 
     def do(self, job: DeskJob, progress: Progress) -> DeskResult:
         """Does the job. Raises nothing."""
@@ -129,16 +134,21 @@ class VirtualEncoder:
                 card = self._card(job)
                 if card:
                     result: DeskResult = act(job, progress, card)
+                    if result.outcome is Outcome.DONE:
+                        self._left = (str(card["uid"]), time.monotonic() + LEFT_S)
                     return result
                 time.sleep(LOOK_S)
         finally:
             self._turn.release()
 
     def _card(self, job: DeskJob) -> dict[str, Any]:
-        """Looks at the encoder. A job for a certain card leaves others alone."""
-        wanted = str(job.body.get("uid") or "")
+        """Looks at the encoder. A job for a certain card leaves others alone, any other job the card that was just written."""
+        wanted, (left, until) = str(job.body.get("uid") or ""), self._left
         card = self._get("/encoder/card", {"kind": str(job.body["kind"]), **({"uid": wanted} if wanted else {})})
-        return {} if wanted and card.get("uid") != wanted else card
+        uid = card.get("uid")
+        if uid != left or time.monotonic() >= until:
+            left, self._left = "", ("", 0.0)
+        return {} if (uid != wanted if wanted else uid == left) else card
 
     def _encode(self, job: DeskJob, progress: Progress, card: Mapping[str, Any]) -> DeskResult:
         if card["kind"] != job.body["kind"]:
