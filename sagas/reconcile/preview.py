@@ -75,9 +75,9 @@ def _doubt(report: Report, devices: list[DeviceFacts], missing: Counter[str]) ->
     """Says so where so many keys are missing at once that a run would give none of them again."""
     labels = {device.id: device.label for device in devices if device.label not in report.doors_failed}
     with tenancy.tenant(report.tenant_id):
-        what = vanishing.vanished(missing, vanishing.should_be_at(report.tenant_id, labels, missing), labels)
-    if what:
-        report.outcome, report.detail = VANISHED, f"{what} are not told any more; nothing is given again until a person says so"
+        doubt = vanishing.doubt(report.tenant_id, labels, missing)
+    if doubt:
+        report.outcome, report.detail = VANISHED, doubt
 
 
 def _door(inquiry: Inquiry, tenant_id: str, device: DeviceFacts, report: Report) -> list[Line]:

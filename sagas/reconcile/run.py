@@ -254,11 +254,9 @@ class _Comparison:
         """Raises _Ends where so many keys are missing at once that the vendor is in doubt."""
         labels = {d.id: d.label for d in devices if d.label not in row.doors_failed}
         with tenancy.tenant(self._tenant_id):
-            gone = vanishing.missing_in(self._tenant_id, row.pk)
-            expected = vanishing.should_be_at(self._tenant_id, labels, gone)
-        what = vanishing.vanished(gone, expected, labels)
-        if what:
-            raise _Ends(VANISHED, f"{what} are not told any more, and nothing is given again before a person says so")
+            doubt = vanishing.doubt(self._tenant_id, labels, vanishing.missing_in(self._tenant_id, row.pk))
+        if doubt:
+            raise _Ends(VANISHED, doubt)
 
     def _read(self, row: ReconcileRun, device: DeviceFacts) -> None:
         """Reads the door's list from the page where it stands; each page is a transaction. Raises EndlessList."""

@@ -41,6 +41,13 @@ def vanished(gone: Mapping[str, int], expected: Mapping[str, int], labels: Mappi
     return ""
 
 
+def doubt(tenant_id: str, labels: Mapping[str, str], gone: Mapping[str, int]) -> str:
+    """Tells why the vendor is doubted that told nothing of the keys counted in `gone`; empty where it is not. `labels` names
+    the devices that were compared. Inside the tenant's block."""
+    what = vanished(gone, should_be_at(tenant_id, labels, gone), labels)
+    return f"{what} are not told any more, and nothing is given again before a person says so" if what else ""
+
+
 def missing_in(tenant_id: str, run_id: int) -> Counter[str]:
     """Counts by device what a run has not found, apart from what a person has decided about. Inside the tenant's block."""
     rows = Finding.objects.filter(tenant_id=tenant_id, run_id=run_id, kind=Kind.MISSING, status=OPEN, decided_at=None)

@@ -17,14 +17,14 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from credentials.models import KeyCredential
-from devices import adapters, breaker, selectors
+from devices import breaker
 from devices.breaker_rules import Heard
-from devices.models import Breaker, VendorInstallation
+from devices.models import Breaker
 from lockservice.core.tenancy import tenant
 from sagas.models import OutboxEvent, Saga, SagaStep
 from sagas.runner import Runner
 from tests.flows.conftest import alerts, keys, make_hotel
-from tests.support.hotel import Hotel, build_hotel
+from tests.support.hotel import Hotel, build_hotel, point
 from tests.support.mock_locks import MockLocks
 from vendors.port.ids import new_id
 
@@ -36,14 +36,6 @@ ROOMS = [str(number) for number in range(101, 107)]
 @pytest.fixture(autouse=True)
 def _scaled(settings: Settings) -> None:
     settings.RETRY_SCALE = 0.01
-
-
-def _point(hotel: Hotel, url: str, installation: str | None = None) -> None:
-    """Points the installation to another address."""
-    with tenant(hotel.tenant_id):
-        row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=installation or hotel.installation_id)
-    adapters.seal_installation(row, {"url": url}, {})
-    selectors.forget()
 
 
 def _book(hotel: Hotel, rooms: Sequence[str]) -> list[str]:
@@ -112,7 +104,7 @@ def _end_pause(hotel: Hotel) -> None:
 
 def test_silence_opens_the_breaker_and_the_next_key_waits_without_an_attempt(database: str, locks: MockLocks) -> None:
     hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={}, policy={"kinds": ["pin_code"]})
-    _point(hotel, DEAD)
+    point(hotel, DEAD)
     _book(hotel, ROOMS)
     _run(hotel, lambda: _is_open(hotel))
     first = _changes(hotel)[0]
@@ -146,10 +138,10 @@ def _waits(hotel: Hotel, stay: str) -> bool:
 
 def test_the_vendor_comes_back_and_all_its_work_completes_with_one_key_each(database: str, locks: MockLocks) -> None:
     hotel = make_hotel(locks, rooms={room: new_id("lck") for room in ROOMS}, shared={}, policy={"kinds": ["pin_code"]})
-    _point(hotel, DEAD)
+    point(hotel, DEAD)
     stays = _book(hotel, ROOMS)
     _run(hotel, lambda: ("half_open", "open", "probe_unanswered") in _moves(hotel))
-    _point(hotel, locks.setting)
+    point(hotel, locks.setting)
     _run(hotel, lambda: _states(hotel, stays) <= {"active", "failed"} and _row(hotel).state == "closed")
     moves = _moves(hotel)
     assert moves[0] == ("closed", "open", "error_rate_threshold")
@@ -169,7 +161,7 @@ def test_an_outage_of_one_installation_leaves_the_other_alone(database: str, loc
     dead = hotel.installation_id
     build_hotel(vendor="mock", settings={"url": locks.setting}, rooms={"201": new_id("lck")}, into=hotel)
     healthy, hotel.installation_id = hotel.installation_id, dead
-    _point(hotel, DEAD)
+    point(hotel, DEAD)
     _open(hotel)
     waiting, served = _book(hotel, ["101"]), _book(hotel, ["201"])
     settle(hotel)

@@ -12,13 +12,13 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from devices import adapters, health, health_poll, selectors
+from devices import health, health_poll, selectors
 from devices.health_rules import Reading, Source
 from devices.models import CallCount, DeviceReading, HealthPoll, LockDevice, VendorInstallation
 from lockservice.core.tenancy import queues, tenant
 from sagas.models import Alert, Lane, OutboxEvent
 from tests.flows.conftest import alerts, events, keys, make_hotel, pin_of
-from tests.support.hotel import Hotel
+from tests.support.hotel import Hotel, point
 from tests.support.mock_locks import MockLocks
 from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
 from vendors.port.ids import new_id
@@ -202,10 +202,7 @@ def test_nobody_is_asked_once_the_quota_is_spent(database: str, doors: MockLocks
 
 
 def test_a_dead_vendor_ends_the_poll_and_counts_for_its_breaker(site: Hotel) -> None:
-    with tenant(site.tenant_id):
-        row = VendorInstallation.objects.get(tenant_id=site.tenant_id)
-    adapters.seal_installation(row, {"url": "mock://127.0.0.1:9"}, {})
-    selectors.forget()
+    point(site, "mock://127.0.0.1:9")
     for _ in range(20):
         report = _poll(site)
         assert (report.outcome, report.listed, report.checked, report.pause_s) == ("unreachable", 0, 0, 120.0)

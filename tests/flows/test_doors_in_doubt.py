@@ -8,14 +8,12 @@ from datetime import UTC, datetime, timedelta
 from django.db import connection
 
 from credentials.models import DoorState
-from devices import adapters, selectors
-from devices.models import VendorInstallation
 from lockservice.core.tenancy import tenant
 from sagas import acts
 from sagas.housekeeping import sweep
 from sagas.models import DeadLetter
 from tests.flows.conftest import alerts, doors, events, fire_timers, keys, make_hotel, pin_of, sagas
-from tests.support.hotel import Hotel
+from tests.support.hotel import Hotel, point
 from tests.support.mock_locks import MockLocks
 from vendors.port.ids import new_id
 from vendors.port.secrets import CardNumber
@@ -27,10 +25,7 @@ CLERK = acts.Actor("usr_clerk")
 
 def readdress(hotel: Hotel, locks: MockLocks, query: str) -> None:
     """Gives the hotel's installation other failures from now on."""
-    with tenant(hotel.tenant_id):
-        row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-    adapters.seal_installation(row, {"url": f"{locks.setting}?{query}"}, {})
-    selectors.forget()
+    point(hotel, f"{locks.setting}?{query}")
 
 
 def test_a_key_called_off_while_its_lock_sleeps_is_taken_back_not_asked_after(

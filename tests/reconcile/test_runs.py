@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connections
 from django.db.models import F
 
-from devices import adapters, selectors
+from devices import selectors
 from devices.call_counts import month_of
 from devices.models import CallCount, LockDevice, VendorInstallation
 from lockservice.core.tenancy import tenant
@@ -25,7 +25,7 @@ from sagas.reconcile.preview import preview
 from sagas.reconcile.run import reconcile, work_due
 from tests.flows.conftest import keys, make_hotel, pin_of
 from tests.reconcile.conftest import Hands, alert_codes, book, found, look, settle
-from tests.support.hotel import Hotel, build_hotel
+from tests.support.hotel import Hotel, build_hotel, point
 from tests.support.mock_locks import MockLocks
 from vendors.port.ids import new_id
 
@@ -52,10 +52,7 @@ def expire_lease(hotel: Hotel) -> None:
 
 def readdress(hotel: Hotel, locks: MockLocks, query: str) -> None:
     """Gives the hotel's installation other failures from now on."""
-    with tenant(hotel.tenant_id):
-        row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=hotel.installation_id)
-    adapters.seal_installation(row, {"url": f"{locks.setting}?{query}"}, {})
-    selectors.forget()
+    point(hotel, f"{locks.setting}?{query}")
 
 
 def lists(hotel: Hotel, locks: MockLocks) -> int:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from credentials.models import KeyPolicyRow
-from devices import adapters
+from devices import adapters, selectors
 from devices.models import LockDevice, VendorInstallation
 from lockservice.core.places import Property, Room, Tenant
 from lockservice.core.tenancy import tenant
@@ -82,6 +82,14 @@ def full_subject(short: str) -> str:
         return short
     service = "reservation." if short.startswith("booking.") else ""
     return f"melmastoon.{service}{short}.v1"
+
+
+def point(hotel: Hotel, url: str, installation_id: str = "") -> None:
+    """Gives an installation on the mock another address, with which other failures come, from now on."""
+    with tenant(hotel.tenant_id):
+        row = VendorInstallation.objects.get(tenant_id=hotel.tenant_id, id=installation_id or hotel.installation_id)
+    adapters.seal_installation(row, {"url": url}, {})
+    selectors.forget()
 
 
 def build_hotel(
