@@ -355,8 +355,7 @@ class Supervisor:
 
     def _choose_port(self, name: str, preferred: int) -> int:
         if not preferred:
-            port = self.local.port(name)
-            return port if port_is_free(port) else self.local.choose_new_port(name)
+            return self.local.port_to_listen(name)
         for port in range(preferred, preferred + _PORT_TRIES):
             if port_is_free(port):
                 replace_file(self.local.run / f"{name}.port", f"{port}\n")

@@ -115,6 +115,11 @@ class LocalDirectory:
         _write_once(file, f"{self._port_for_nobody_else()}\n".encode())
         return int(file.read_text(encoding="ascii"))
 
+    def port_to_listen(self, server: str) -> int:
+        """Give the remembered port, or a new one where somebody else listens there meanwhile; for a server that is down."""
+        port = self.port(server)
+        return port if port_is_free(port) else self.choose_new_port(server)
+
     def choose_new_port(self, server: str) -> int:
         """Forget a port that somebody else took and remember a free one in its place."""
         port = self._port_for_nobody_else()

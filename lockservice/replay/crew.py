@@ -28,7 +28,7 @@ from lockservice.core.tenancy import queues
 from lockservice.demo import schema
 from lockservice.demo.desk_seat import Seat
 from lockservice.embedded import postgres, servers, valkey
-from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory, port_is_free
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
 from lockservice.embedded.process import tethered
 from vendors.port.simulated import SimulatorUnreachable
 
@@ -94,7 +94,7 @@ class Crew:
 
     def seat(self, desk: Seat) -> None:
         """Starts a gateway and a desk at it, and waits until the desk is connected. Raises CrewFailed."""
-        port = self._port("replay-gateway", self._local.port("replay-gateway"))
+        port = self._local.port_to_listen("replay-gateway")
         self._start("gateway", ["manage.py", "bridge_gateway", "--port", str(port)], QUICK)
         self._start(f"desk-{desk.vendor}", desk.argv(port), {"PYTHONUNBUFFERED": "1"})
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -118,10 +118,7 @@ class Crew:
         for vendor, place in list(silent.items()):
             if self._given_place is not None:
                 raise CrewFailed(f"no simulator answers at {place.control}")
-            port, control_port = (
-                self._port(name, int(address.rpartition(":")[2]))
-                for name, address in ((f"sim-{vendor}", place.address), (f"sim-{vendor}-control", place.control))
-            )
+            port, control_port = (self._local.port_to_listen(name) for name in (f"sim-{vendor}", f"sim-{vendor}-control"))
             silent[vendor] = self.places[vendor] = SimulatorPlace(f"127.0.0.1:{port}", f"http://127.0.0.1:{control_port}")
             ports = ["--port", str(port), "--control-port", str(control_port)]
             more = [part.replace("{local}", str(self._local.root)) for part in settings.SIMULATED_VENDORS[vendor]]
@@ -132,10 +129,6 @@ class Crew:
             if time.monotonic() > deadline:
                 raise CrewFailed(f"the simulator of {', '.join(waiting)} does not answer, see {self._local.log}")
             time.sleep(0.05)
-
-    def _port(self, name: str, remembered: int) -> int:
-        """Returns where a server of ours can listen: where it did before, unless somebody else listens there meanwhile."""
-        return remembered if port_is_free(remembered) else self._local.choose_new_port(name)
 
     def _start_workers(self) -> None:
         alive = _fresh_heartbeats()
