@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -20,7 +18,8 @@ from django.db import connections
 from pytest_django.plugin import DjangoDbBlocker
 
 from lockservice.embedded import postgres, process, roles, servers, valkey
-from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from lockservice.embedded.local import LocalDirectory
+from tests.support import own_database
 from tests.support.leak_watch import LeakWatch
 
 ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
@@ -131,24 +130,14 @@ def connect_as(database: str, embedded_servers: LocalDirectory) -> Iterator[Conn
 
 
 def _make_once(local: LocalDirectory, name: str) -> None:
-    """Make and migrate the database; of several parallel workers the first does it."""
+    """Make the session's database from the migrated template; of several parallel workers the first does it."""
     done = local.run / f"{name}.migrated"
-    with postgres.exclusive(local, "test-databases"):
+    with postgres.exclusive(local, "session-database"):
         if done.exists():
             return
-        _drop_left_over(local)
-        roles.create_database(local, name)
-        migrated = subprocess.run(
-            [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-            cwd=REPOSITORY_ROOT,
-            env={**os.environ, "LOCK_DB_LOGIN": "owner"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if migrated.returncode != 0:
-            message = f"migrating the test database failed:\n{migrated.stderr}"
-            raise RuntimeError(message)
+        with postgres.exclusive(local, "test-databases"):
+            _drop_left_over(local)
+        own_database.copy(local, name)
         done.touch()
 
 

@@ -5,19 +5,13 @@ Rule: the databases are copies of one migrated template and are dropped at once.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import uuid
 from collections.abc import Iterator
 
-import psycopg
 import pytest
-from django.conf import settings
-from psycopg import sql
 
-from lockservice.embedded import postgres, roles
-from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
+from lockservice.embedded import roles
+from lockservice.embedded.local import LocalDirectory
+from tests.support import own_database as databases
 from tests.support.mock_locks import MockLocks
 from tests.support.sweep_ttlock import TtlockCloud
 
@@ -36,31 +30,8 @@ def cloud() -> Iterator[TtlockCloud]:
     running.stop()
 
 
-@pytest.fixture(scope="session")
-def template(embedded_servers: LocalDirectory) -> str:
-    """Give the name of a migrated database that nobody is connected to."""
-    name = f"{settings.DATABASES['default']['NAME']}_template"
-    done = embedded_servers.run / f"{name}.migrated"
-    with postgres.exclusive(embedded_servers, "test-databases"):
-        if not done.exists():
-            roles.create_database(embedded_servers, name)
-            environment = {**os.environ, "LOCK_DB_LOGIN": "owner", "LOCK_DB_NAME": name}
-            command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-            subprocess.run(command, cwd=REPOSITORY_ROOT, env=environment, check=True)
-            done.touch()
-    return name
-
-
 @pytest.fixture
-def own_database(embedded_servers: LocalDirectory, template: str) -> Iterator[str]:
-    name = f"{template.removesuffix('_template')}_{uuid.uuid4().hex[:6]}"
-    with (
-        postgres.exclusive(embedded_servers, "test-databases"),
-        psycopg.connect(postgres.endpoint(embedded_servers).superuser_dsn(), autocommit=True) as connection,
-    ):
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER lock_owner").format(sql.Identifier(name), sql.Identifier(template))
-        )
-    roles.create_database(embedded_servers, name)  # an existing one is given its rights
+def own_database(embedded_servers: LocalDirectory) -> Iterator[str]:
+    name = databases.copy(embedded_servers)
     yield name
     roles.drop_database(embedded_servers, name)

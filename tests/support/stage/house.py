@@ -1,0 +1,417 @@
+"""A hotel on the stage: rooms on any lock systems, bookings told over the bus, people who call, and doors that are asked.
+
+One rule: who gets in is asked at the simulated lock, on its own clock; what is known is what was handed out.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from django.core.management import call_command
+from django.test import Client
+
+from credentials.models import KeyCredential
+from devices import health_poll
+from devices.models import LockDevice
+from lockservice.core.places import Property
+from lockservice.core.tenancy import tenant
+from lockservice.demo.building import HousePlan, PlanDoor, PlanSystem, put_up
+from lockservice.demo.desk_seat import Seat
+from lockservice.embedded.local import REPOSITORY_ROOT
+from sagas.events import envelope
+from sagas.events.registry import spec
+from sagas.flows import read_log
+from sagas.models import Alert, DeadLetter
+from sagas.outbox import new_event_id
+from tests.support.hotel import full_subject
+from tests.support.stage.callers import Caller, api_caller, console_user
+from vendors.port.ids import new_id
+from vendors.port.simulated import HeldKey
+from vendors.port.types import CredentialKind
+
+if TYPE_CHECKING:
+    from tests.support.stage.world import World
+
+TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
+BASES = 190_000
+START_S = 30.0
+NUMBERED = frozenset({"ttlock", "mock"})
+"""Vendors whose locks learn a card's number: the desk reads it out."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a guest holds of one key. `value` is digits, a card's number, or a phone's token."""
+
+    kind: str
+    value: str = field(repr=False)
+    key_id: str
+
+
+class House:
+    """A property of a tenant of its own.
+
+    `rooms` maps room labels to vendor codes, `shared` areas (such as "lobby") to them. Rooms in `stand_alone` are out of every
+    gateway's reach. Doors of one vendor are one installation.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        rooms: Mapping[str, str],
+        *,
+        shared: Mapping[str, str] | None = None,
+        stand_alone: Sequence[str] = (),
+        policy: Mapping[str, Any] | None = None,
+        zone: str = "Asia/Kabul",
+        name: str = "Hotel Silk, Kabul",
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        self.world = world
+        self.zone = zone
+        self.name = name
+        self.tenant_id, self.property_id = new_id("tnt"), new_id("ppt")
+        self.code = f"case-{secrets.token_hex(5)}"
+        self.rooms = {label: new_id("rmu") for label in rooms}
+        self.devices = {label: new_id("lck") for label in (*rooms, *(shared or {}))}
+        self.vendors = {**rooms, **(shared or {})}
+        self.installations = {vendor: new_id("vad") for vendor in dict.fromkeys(self.vendors.values())}
+        self._base = secrets.randbelow(BASES) + 1
+        self._processes: list[subprocess.Popen[str]] = []
+        plan = self._plan(shared or {}, stand_alone, policy or {}, limits or {})
+        self.built = put_up(plan, secrets.token_hex(16))
+        numbers = {door.label: door.number for door in plan.doors}
+        self.doors = {
+            label: self.built[vendor].doors[numbers[label]]
+            for label, vendor in self.vendors.items()
+            if numbers[label] in self.built[vendor].doors
+        }
+        """Label or area → what the vendor calls the door."""
+        world.houses.append(self)
+
+    def _plan(
+        self, shared: Mapping[str, str], stand_alone: Sequence[str], policy: Mapping[str, Any], limits: Mapping[str, int]
+    ) -> HousePlan:
+        offset = ZoneInfo(self.zone).utcoffset(self.world.now)
+        assert offset is not None
+        systems = [
+            PlanSystem(vendor, vendor, self.world.place(vendor), self.code, self._base, installation, limits)
+            for vendor, installation in self.installations.items()
+        ]
+        doors = [
+            PlanDoor(
+                number, label, None if label in stand_alone else 1, self.devices[label], self.vendors[label],  # type: ignore[arg-type]
+                room_id=room, floor=label[:1],
+            )
+            for number, (label, room) in enumerate(self.rooms.items(), start=1)
+        ]  # fmt: skip
+        doors += [
+            PlanDoor(number, area, 1, self.devices[area], vendor, areas=(area,))
+            for number, (area, vendor) in enumerate(shared.items(), start=900)
+        ]
+        return HousePlan(
+            self.tenant_id, "Silk Road Stays", self.property_id, self.name, self.zone, int(offset.total_seconds()), systems,
+            doors, policy, is_hurried=True,
+        )  # fmt: skip
+
+    # -- bookings
+
+    def book(self, rooms: Sequence[str], *, settle: bool = True, **options: Any) -> Stay:
+        """Confirm a booking from an hour ago for two days unless said otherwise. `rooms` are labels, or raw room ids."""
+        stay = Stay(self, new_id("rsv"))
+        stay.emit("booking.confirmed", rooms=rooms, settle=settle, **options)
+        return stay
+
+    def emit(self, subject: str, data: Mapping[str, Any], *, settle: bool = True, event_id: str = "", **more: Any) -> str:
+        """Publish an event of this tenant as another service does; returns its id. Short subjects are completed."""
+        event = envelope.Envelope(
+            id=event_id or new_event_id(), subject=full_subject(subject), source="/services/reservation-service",
+            time=more.get("time") or self.world.now, tenant_id=self.tenant_id, data=dict(data),
+        )  # fmt: skip
+        key = str(data.get("reservationId") or data.get("propertyId") or self.property_id)
+        self.world.publish(spec(event.subject).topic or "", key, envelope.encode(event))
+        if settle:
+            self.world.settle()
+        return event.id
+
+    # -- people
+
+    def caller(self, role: str = "front_desk", *, subject: str = "usr_clerk") -> Caller:
+        """Return a caller of the API with a role at this house. Her acts are worked when the test settles."""
+        return api_caller(self.tenant_id, role, (self.property_id,), subject)
+
+    def console(self, role: str = "front_desk") -> Client:
+        """Return a browser with a signed-in person; addresses begin with /console/."""
+        return console_user(self.tenant_id, role)
+
+    def command(self, name: str, *arguments: str, **options: Any) -> str:
+        """Run a management command in this process; returns what it printed."""
+        out = io.StringIO()
+        call_command(name, *arguments, stdout=out, **options)
+        return out.getvalue()
+
+    # -- the desk's encoder
+
+    def encode(self, key_id: str, *, settle: bool = True, **body: Any) -> Artifact | None:
+        """Let the desk write a waiting key on a card, and return the card. None where none was written.
+
+        Simulated encoders feed blank cards by themselves. Raises AssertionError where the API refuses.
+        """
+        found = self.caller().get(f"/lock/v1/credentials/{key_id}").json()
+        label = next(label for label, device in self.devices.items() if device == found["doors"][0]["deviceId"])
+        vendor = self.vendors[label]
+        if vendor in NUMBERED and "cardNumber" not in body:
+            body["cardNumber"] = str(2**31 + secrets.randbelow(2**31))
+        before = self._cards(vendor)
+        answer = self.caller().post(f"/lock/v1/credentials/{key_id}/encode", body)
+        assert answer.status_code in (200, 201, 202), answer.content
+        if not settle:
+            return None
+        self.world.settle()
+        made = [number for number in self._cards(vendor) if number not in before]
+        if vendor in NUMBERED:
+            made = [str(body["cardNumber"])] if str(body["cardNumber"]) in self._cards(vendor) else []
+        return Artifact(found["kind"], made[-1], key_id) if made else None
+
+    def seat_desk(self, vendor: str = "generic-wiegand") -> None:
+        """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""
+        folder = Path(tempfile.mkdtemp(prefix="stage-desk-"))
+        gateway = self._start("manage.py", "bridge_gateway", "--port", "0", "--heartbeat", "0.5")
+        assert gateway.stdout is not None
+        port = int(gateway.stdout.readline().strip().rstrip("/").split(":")[2].partition("/")[0])
+        seat = Seat(vendor, self.code, self.world.place(vendor).address, self.tenant_id, self.property_id, folder)
+        self._start(*seat.argv(port))
+        ends = time.monotonic() + START_S
+        while not seat.is_connected():
+            assert time.monotonic() < ends, "the desk does not come to the gateway"
+            time.sleep(0.05)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(TETHER), str(os.getpid()), str(int(signal.SIGTERM)), sys.executable, *arguments],
+            cwd=REPOSITORY_ROOT, env=self.world.child_environment(), stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def _cards(self, vendor: str) -> list[str]:
+        doors = [door for label, door in self.doors.items() if self.vendors[label] == vendor]
+        return [key.value for key in self.world.control(vendor).held(doors) if key.kind is CredentialKind.RFID_CARD]
+
+    # -- the doors
+
+    def opens(self, door: str, artifact: Artifact, at: datetime | None = None) -> bool:
+        """Ask a door, by label or area, whether an artifact opens it now (or at an instant); leaves no trace there."""
+        control = self.world.control(self.vendors[door])
+        kind = CredentialKind(artifact.kind)
+        return control.try_door(self.doors[door], kind, artifact.value, at or self.world.now).is_open
+
+    def use(self, door: str, artifact: Artifact) -> bool:
+        """Present an artifact at a door, as its holder does; the lock remembers it. Says whether it opened."""
+        control = self.world.control(self.vendors[door])
+        return control.try_door(self.doors[door], CredentialKind(artifact.kind), artifact.value).is_open
+
+    def held(self, door: str) -> list[HeldKey]:
+        """Return what a door holds."""
+        return list(self.world.control(self.vendors[door]).held([self.doors[door]]))
+
+    def vendor_calls(self) -> int:
+        """Count the requests that concerned this house's doors so far."""
+        by_vendor = {
+            vendor: [d for label, d in self.doors.items() if self.vendors[label] == vendor] for vendor in self.installations
+        }
+        return sum(self.world.control(vendor).calls(doors) for vendor, doors in by_vendor.items())
+
+    # -- upkeep that beat and `run_sagas` do
+
+    def read_logs(self) -> None:
+        """Read the logs of all locks now and work until nothing is due."""
+        for label in self.doors:
+            read_log.read(self.tenant_id, self.devices[label])
+        self.world.settle()
+
+    def poll_health(self) -> None:
+        """Ask every lock system now how its locks are."""
+        for installation in self.installations.values():
+            health_poll.poll(self.tenant_id, installation, checks=len(self.doors))
+        self.world.settle()
+
+    # -- what is told
+
+    def alerts(self, code: str = "") -> list[dict[str, str]]:
+        """Return the alerts raised so far, oldest first: code, severity, detail, runbook, credential."""
+        with tenant(self.tenant_id):
+            rows = Alert.objects.filter(tenant_id=self.tenant_id).order_by("raised_at", "id")
+            found = [
+                {"id": r.id, "code": r.code, "severity": r.severity, "detail": r.detail, "runbook": r.runbook, "key": r.credential_id}
+                for r in rows
+            ]  # fmt: skip
+        return [alert for alert in found if code in ("", alert["code"])]
+
+    def dead_letters(self) -> list[dict[str, str]]:
+        """Return the dead letters of this tenant that nobody has replayed: subject, code, detail."""
+        with tenant(self.tenant_id):
+            rows = DeadLetter.objects.filter(tenant_id=self.tenant_id, replayed_at__isnull=True).order_by("id")
+            return [{"subject": row.subject, "code": row.code, "detail": row.detail} for row in rows]
+
+    def events(self, subject_part: str = "") -> list[dict[str, Any]]:
+        """Return what the service has published of this tenant so far."""
+        return self.world.events(self.tenant_id, subject_part)
+
+    def footprint(self) -> dict[str, int]:
+        """Count what an act may leave behind: keys, events, and requests to vendors. For assertions after a refusal."""
+        with tenant(self.tenant_id):
+            keys = KeyCredential.objects.filter(tenant_id=self.tenant_id).count()
+        return {"keys": keys, "events": len(self.events()), "vendor calls": self.vendor_calls()}
+
+    # -- the property
+
+    def change_property(self, **columns: Any) -> None:
+        """Change columns of the property's row, as onboarding does."""
+        with tenant(self.tenant_id):
+            Property.objects.filter(tenant_id=self.tenant_id, property_id=self.property_id).update(**columns)
+
+    def change_lock(self, door: str, **columns: Any) -> None:
+        """Change columns of a lock's row, as an import does."""
+        with tenant(self.tenant_id):
+            LockDevice.objects.filter(tenant_id=self.tenant_id, id=self.devices[door]).update(**columns)
+
+    def local(self, *moment: int) -> datetime:
+        """Return an instant by the clocks on the house's walls."""
+        return datetime(*moment, tzinfo=ZoneInfo(self.zone))  # type: ignore[misc, arg-type]
+
+    def close(self) -> None:
+        """End the processes that were started for this house."""
+        for process in reversed(self._processes):
+            process.terminate()
+            process.wait(15)
+            if process.stdout is not None:
+                process.stdout.close()
+        self._processes.clear()
+
+
+class Stay:
+    """One reservation. `version` rises with every event told of it."""
+
+    def __init__(self, house: House, reservation_id: str) -> None:
+        self.house = house
+        self.id = reservation_id
+        self.version = 0
+        self.start = house.world.now - timedelta(hours=1)
+        self.end = self.start + timedelta(days=2)
+        self.rooms: list[str] = []
+        self.status = "confirmed"
+        self.guest = "Zahra Ahmadi"
+        self.extra: dict[str, Any] = {}
+        self.artifacts: list[Artifact] = []
+
+    def emit(
+        self, subject: str, *, settle: bool = True, event_id: str = "", version: int | None = None, **changes: Any
+    ) -> None:
+        """Publish an event with the whole reservation: `start`, `end`, `rooms`, `status`, `guest`, or any field of the event."""
+        for name in ("start", "end", "status", "guest"):
+            setattr(self, name, changes.pop(name, getattr(self, name)))
+        if (rooms := changes.pop("rooms", None)) is not None:
+            self.rooms = list(rooms)
+        self.extra |= changes
+        self.version = self.version + 1 if version is None else version
+        self.house.emit(subject, self.data(), settle=settle, event_id=event_id)
+
+    def data(self) -> dict[str, Any]:
+        """Return the reservation as events carry it."""
+        data = {
+            "reservationId": self.id,
+            "propertyId": self.house.property_id,
+            "version": self.version,
+            "status": self.status,
+            "rooms": [self.house.rooms.get(room, room) for room in self.rooms],
+            "validFrom": self.start.isoformat(),
+            "validUntil": self.end.isoformat(),
+            "guest": {"id": f"gst_{self.id[-8:]}", "displayName": self.guest, "contact": {}, "locale": "prs"},
+            "paymentStatus": "captured",
+        }
+        if "checkIn" in self.extra:
+            data = {name: value for name, value in data.items() if name not in ("validFrom", "validUntil")}
+        return data | self.extra
+
+    def change(self, **changes: Any) -> None:
+        """Other dates, rooms or words: `dates_changed`."""
+        self.emit("booking.dates_changed", **changes)
+
+    def cancel(self, **changes: Any) -> None:
+        """The booking is cancelled."""
+        self.emit("booking.cancelled", status="cancelled", **changes)
+
+    def reinstate(self, **changes: Any) -> None:
+        """A cancelled booking is confirmed again."""
+        self.emit("booking.confirmed", status="confirmed", **changes)
+
+    def no_show(self, **changes: Any) -> None:
+        """The booking service says that the guest has not come."""
+        self.emit("booking.no_show", status="no_show", **changes)
+
+    def check_out(self, **changes: Any) -> None:
+        """The guest has left."""
+        self.emit("booking.checked_out", status="checked_out", **changes)
+
+    # -- what the guest holds, and what the API says
+
+    def told(self) -> dict[str, Any]:
+        """Return what the API says of the stay."""
+        answer = self.house.caller("front_desk_supervisor").get(f"/lock/v1/reservations/{self.id}/keys")
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Return the stay's credentials as the API shows them, newest first; none where the stay is not known."""
+        answer = self.house.caller("front_desk_supervisor").get(f"/lock/v1/reservations/{self.id}/keys")
+        if answer.status_code == 404:
+            return []
+        return [row["credential"] for row in answer.json()["keys"]]
+
+    def key(self) -> dict[str, Any]:
+        """Return the stay's newest credential."""
+        return self.keys()[0]
+
+    def collect(self) -> list[Artifact]:
+        """Exchange, as the booking app, every artifact not handed out yet; returns all that the guest holds."""
+        app = self.house.caller("booking_app", subject=f"app_{self.id[-8:]}")
+        for row in app.get(f"/lock/v1/reservations/{self.id}/keys").json().get("keys", []):
+            if row["artifact"] is None:
+                continue
+            answer = app.post("/lock/v1/key-exchange", {"opaqueRef": row["artifact"]["opaqueRef"]})
+            assert answer.status_code == 200, answer.content
+            credential = row["credential"]
+            self.artifacts.append(Artifact(credential["kind"], answer.json()["value"], credential["id"]))
+        return list(self.artifacts)
+
+    def artifact(self) -> Artifact:
+        """Return the newest artifact the guest holds, collecting first. Raises AssertionError where she has none."""
+        held = self.collect()
+        assert held, f"the guest was given nothing: {self.keys()}"
+        return held[-1]
+
+    def encode(self, **body: Any) -> Artifact | None:
+        """Let the desk write the stay's waiting key on a card; the guest holds it from then on."""
+        waiting = next(key for key in self.keys() if key["waitingFor"] == "desk")
+        made = self.house.encode(waiting["id"], **body)
+        if made is not None:
+            self.artifacts.append(made)
+        return made
+
+    def opens(self, door: str, at: datetime | None = None) -> bool:
+        """Ask a door whether any artifact the guest holds opens it."""
+        return any(self.house.opens(door, artifact, at) for artifact in self.collect())

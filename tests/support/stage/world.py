@@ -1,0 +1,259 @@
+"""The world of a test process: a database of its own, the bus, a clock that stands still until it is moved, and simulators.
+
+One rule: consumer, runner, sweeps and publisher are the product's own, called in turn by this thread until nothing is due.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.test.utils import override_settings
+
+from credentials.models import CredentialDoor
+from devices import adapters, simulated
+from devices.simulated import SimulatorPlace
+from lockservice.core import clock
+from lockservice.core.tenancy import queues, tenant
+from lockservice.demo import moved_clock
+from lockservice.embedded import roles, valkey
+from lockservice.embedded.local import LocalDirectory
+from sagas.bus.port import BusMessage
+from sagas.bus.redis_streams import RedisStreamsBus
+from sagas.bus.topology import SERVICE_GROUP
+from sagas.consumer import Consumer, topics_by_urgency
+from sagas.events import envelope, registry
+from sagas.flows.take_webhook import take_due
+from sagas.housekeeping import sweep
+from sagas.models import Lane, OutboxEvent, Saga
+from sagas.publisher import Publisher, ensure_shards
+from sagas.runner import Runner
+from tests.support import own_database
+from tests.support.rate_pause import waited_for_limit
+from tests.vendors.site import Simulator
+from vendors.port.simulated import Breakable
+
+if TYPE_CHECKING:
+    from tests.support.stage.house import House
+
+LISTENER = "stage-listener"
+QUIET_S = 90.0
+THREADS = 8
+
+
+class NotQuiet(AssertionError):
+    """Work is left although nothing should be: a lane or an event is stuck."""
+
+
+class World:
+    """See the package. Open it with `World.open`, and each test's part of it with `scene`."""
+
+    def __init__(self, database: str, redis_url: str) -> None:
+        self.database = database
+        self.redis_url = redis_url
+        self.bus_prefix = f"{{stage-{secrets.token_hex(4)}}}"
+        self.bus = RedisStreamsBus(redis_url, prefix=self.bus_prefix, lease_s=6.0)
+        self.houses: list[House] = []
+        self.told: list[dict[str, Any]] = []
+        self._simulators: dict[str, Simulator] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, local: LocalDirectory) -> Iterator[World]:
+        """Make the database; simulators start when a house first asks for them."""
+        database = own_database.copy(local)
+        world = cls(database, valkey.endpoint(local).url())
+        try:
+            yield world
+        finally:
+            for simulator in world._simulators.values():
+                simulator.stop()
+            world.bus.close()
+            roles.drop_database(local, database)
+
+    @contextmanager
+    def scene(self) -> Iterator[World]:
+        """One test's part: this process works on the world's database, at the present whole minute, without houses."""
+        with ExitStack() as stack:
+            stack.enter_context(own_database.turned_to(self.database))
+            stack.enter_context(override_settings(BUS_PREFIX=self.bus_prefix, SIMULATORS=self._places()))
+            self.houses, self.told = [], []
+            self.bus.subscribe(topics_by_urgency(), SERVICE_GROUP)
+            self.bus.subscribe(_produced(), LISTENER)
+            with queues():
+                ensure_shards()
+            self.stop_clock(datetime.now(UTC).replace(second=0, microsecond=0))
+            try:
+                yield self
+            finally:
+                self.heal()
+                for house in self.houses:
+                    house.close()
+                adapters.vendor_clock().observe(datetime.now(UTC))
+
+    # -- time
+
+    @property
+    def now(self) -> datetime:
+        """The hotel's present instant."""
+        with queues():
+            return clock.now()
+
+    def stop_clock(self, instant: datetime) -> None:
+        """Set the hotel's clock and those of all simulators; they stand still there. Nothing is worked."""
+        moved_clock.stop_at(instant)
+
+    def advance(self, **by: float) -> None:
+        """Move the clocks on by `timedelta(**by)` and work until nothing is due."""
+        self.stop_clock(self.now + timedelta(**by))
+        self.settle()
+
+    def advance_to(self, instant: datetime) -> None:
+        """Move the clocks to an instant and work until nothing is due."""
+        self.stop_clock(instant)
+        self.settle()
+
+    # -- the bus
+
+    def publish(self, topic: str, key: str, body: bytes) -> None:
+        """Put a message on the bus, as another service does. Nothing is worked."""
+        self.bus.publish([BusMessage(topic, key, body)])
+
+    def events(self, tenant_id: str, subject_part: str = "") -> list[dict[str, Any]]:
+        """Return what the service has published of a tenant so far, in order of arrival, as decoded JSON."""
+        while deliveries := self.bus.receive(_produced(), LISTENER, "listener", 200, 0.01):
+            for delivery in deliveries:
+                body = envelope.decode(delivery.message.body)
+                self.told.append(
+                    {"subject": body.subject, "tenantId": body.tenant_id, "data": body.data, "sequence": body.sequence,
+                     "id": body.id, "key": delivery.message.key}
+                )  # fmt: skip
+            self.bus.acknowledge(LISTENER, deliveries)
+        return [row for row in self.told if row["tenantId"] == tenant_id and subject_part in row["subject"]]
+
+    # -- the service
+
+    def settle(self, *, retries: int = 8) -> None:
+        """Work until nothing is due: messages, ended windows, pushes, sagas, events.
+
+        `retries` is how often waiting retries are made due at once, as if their time (seconds to minutes) had passed.
+        Raises NotQuiet where due work is left.
+        """
+        ends = time.monotonic() + QUIET_S
+        while True:
+            self._work_once(ends)
+            if self._due():
+                continue
+            if retries <= 0 or not self.hasten_retries():
+                return
+            retries -= 1
+
+    def work_without_retries(self) -> None:
+        """Work until nothing is due; what waits for a retry goes on waiting."""
+        self.settle(retries=0)
+
+    def hasten_retries(self) -> int:
+        """Make every waiting retry of this test's houses due now; returns how many sagas."""
+        count = 0
+        for house in self.houses:
+            waited_for_limit(house.tenant_id)
+            with tenant(house.tenant_id):
+                rows = Saga.objects.filter(tenant_id=house.tenant_id, status="retry")
+                count += rows.update(status="due", due_at=None)
+                CredentialDoor.objects.filter(tenant_id=house.tenant_id, due_at__isnull=False).update(due_at=None)
+        return count
+
+    def waiting(self) -> list[str]:
+        """Return flow and status of every saga of this test's houses that is not at its end."""
+        found = []
+        for house in self.houses:
+            with tenant(house.tenant_id):
+                rows = Saga.objects.filter(tenant_id=house.tenant_id).exclude(status__in=("done", "dead"))
+                found += [f"{flow} is {status}" for flow, status in rows.values_list("flow", "status")]
+        return found
+
+    def _work_once(self, ends: float) -> None:
+        if time.monotonic() > ends:
+            raise NotQuiet(f"left after {QUIET_S} s: {self._due()}")
+        consumer = Consumer(self.bus)
+        while consumer.round(0.01):
+            pass
+        sweep()
+        take_due()
+        if lanes := self._lanes():
+            runner = Runner(only=lanes, pool_size=THREADS, release_s=0)
+            runner.run(until=lambda: time.monotonic() > ends, drain=True)
+        Publisher(self.bus).run(until=lambda: time.monotonic() > ends, drain=True)
+
+    def _due(self) -> list[str]:
+        left: list[str] = []
+        for house in self.houses:
+            with tenant(house.tenant_id):
+                sagas = Saga.objects.filter(tenant_id=house.tenant_id, status__in=("due", "running"))
+                left += [f"{flow} is {status}" for flow, status in sagas.values_list("flow", "status")]
+                events = OutboxEvent.objects.filter(tenant_id=house.tenant_id, published_at__isnull=True, blocked=False)
+                left += [f"unpublished {subject}" for subject in events.values_list("subject", flat=True)]
+        return left
+
+    def _lanes(self) -> list[str]:
+        found: list[str] = []
+        for house in self.houses:
+            with tenant(house.tenant_id):
+                found += Lane.objects.filter(tenant_id=house.tenant_id).values_list("key", flat=True)
+        return found
+
+    # -- simulators
+
+    def simulator(self, vendor: str) -> Simulator:
+        """Return the vendor's simulator, started when first asked for and set to the world's clock."""
+        if vendor not in self._simulators:
+            self._simulators[vendor] = Simulator.start(vendor)
+            settings.SIMULATORS.update(self._places())
+            simulated.control_of(vendor, self.place(vendor)).set_clock(self.now, running=False)
+        return self._simulators[vendor]
+
+    def place(self, vendor: str) -> SimulatorPlace:
+        """Return where a vendor's simulator listens."""
+        running = self.simulator(vendor)
+        return SimulatorPlace(running.url.rpartition("//")[2], running.control)
+
+    def control(self, vendor: str) -> Breakable:
+        """Return the control port of a vendor's simulator, to break and to heal it."""
+        control = simulated.control_of(vendor, self.place(vendor))
+        assert isinstance(control, Breakable)
+        return control
+
+    def heal(self) -> None:
+        """Take all faults of all simulators back; keys stay."""
+        for vendor in self._simulators:
+            self.control(vendor).heal()
+
+    def _places(self) -> dict[str, dict[str, str]]:
+        return {
+            vendor: {"address": running.url.rpartition("//")[2], "control": running.control}
+            for vendor, running in self._simulators.items()
+        }
+
+    def child_environment(self) -> dict[str, str]:
+        """Return the environment of a process that works on this world's database, as the worker."""
+        return {
+            **os.environ, "DJANGO_SETTINGS_MODULE": "lockservice.settings.testing", "LOCK_DB_NAME": self.database,
+            "LOCK_DB_LOGIN": "worker", "PYTHONUNBUFFERED": "1",
+        }  # fmt: skip
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run something and work until nothing is due; returns what it gave."""
+        result = work()
+        self.settle()
+        return result
+
+
+def _produced() -> Sequence[str]:
+    topics = [spec.topic for spec in registry.produced() if spec.topic]
+    return list(dict.fromkeys(topics))
