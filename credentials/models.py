@@ -36,6 +36,7 @@ class KeyCredential(models.Model):
 
     valid_from/valid_until are what the doors shall carry (aware UTC, grace included); doors say what they do carry.
     ends_at is the due time (hotel clock) at which a live key is revoked as `window_ended`.
+    end_trigger says what ended the key, empty for a person's own revoke; ended_by is who asked for it, empty for nobody.
     desired_version grows with every intended change of the doors; event_sequence counts this key's events, gap-free.
     """
 
@@ -84,6 +85,8 @@ class KeyCredential(models.Model):
     requested_at = models.DateTimeField()
     issued_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    end_trigger = models.CharField(max_length=32, blank=True)
+    ended_by = models.CharField(max_length=64, blank=True)
 
     class Meta:
         constraints = [
@@ -199,6 +202,8 @@ class Reservation(models.Model):
     """Projection of a booking of another service, as far as keys need it. Deleted on a schedule.
 
     incarnation counts from 1 and grows when a cancelled booking is confirmed again. guest_sealed holds name and contact.
+    check_in and check_out are set where the stay was given as days: its window then follows the property's hours and zone.
+    content is a keyed digest of the version's content. warnings hold code and detail of what could not be done.
     """
 
     tenant_id = models.CharField(max_length=64)
@@ -210,6 +215,8 @@ class Reservation(models.Model):
     rooms = ArrayField(models.CharField(max_length=64), default=list)
     valid_from = models.DateTimeField()
     valid_until = models.DateTimeField()
+    check_in = models.DateField(null=True)
+    check_out = models.DateField(null=True)
     guest_id = models.CharField(max_length=64, blank=True)
     guest_sealed = models.BinaryField(null=True)
     locale = models.CharField(max_length=16, blank=True)
@@ -220,6 +227,8 @@ class Reservation(models.Model):
     areas = ArrayField(models.CharField(max_length=16), null=True)
     party_size = models.PositiveSmallIntegerField(null=True)
     channel_hint = models.CharField(max_length=12, blank=True)
+    content = models.CharField(max_length=80, blank=True)
+    warnings = models.JSONField(default=list)
     updated_at = models.DateTimeField()
 
     class Meta:
@@ -228,6 +237,31 @@ class Reservation(models.Model):
 
     def __str__(self) -> str:
         return self.reservation_id
+
+
+class ArrivalSign(models.Model):
+    """Something that shows that the guest of a stay has come. Written once per stay, incarnation and kind; never changed.
+
+    kind: door (a key of the stay opened), card (one was written), check_in (the booking service said so), desk (a person did).
+    at is the hotel's time of what is told; detail names the door or the person.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    reservation_id = models.CharField(max_length=64)
+    incarnation = models.PositiveIntegerField(default=1)
+    kind = models.CharField(max_length=8)
+    detail = models.CharField(max_length=120, blank=True)
+    at = models.DateTimeField()
+    noted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "reservation_id", "incarnation", "kind"], name="arrival_sign_once")
+        ]
+        indexes = [models.Index(fields=["tenant_id", "noted_at"], name="arrival_sign_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.reservation_id}: {self.kind}"
 
 
 class PinSlot(models.Model):

@@ -211,7 +211,10 @@ class DeadLetter(models.Model):
 
 
 class Alert(models.Model):
-    """Something a person must see. `key` makes it once per cause; severity info, warning or critical."""
+    """Something a person must see. `key` makes it once per cause; severity info, warning or critical.
+
+    guest_sealed is the guest's name where no projection of the stay holds it.
+    """
 
     id = models.CharField(max_length=64, primary_key=True)
     tenant_id = models.CharField(max_length=64)
@@ -222,6 +225,8 @@ class Alert(models.Model):
     runbook = models.CharField(max_length=80, blank=True)
     detail = models.CharField(max_length=300)
     credential_id = models.CharField(max_length=64, blank=True)
+    reservation_id = models.CharField(max_length=64, blank=True)
+    guest_sealed = models.BinaryField(null=True)
     raised_at = models.DateTimeField()
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=64, blank=True)

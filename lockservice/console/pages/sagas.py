@@ -18,13 +18,14 @@ from devices.models import LockDevice
 from lockservice.console import cells, story, words
 from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
+from lockservice.console.pages.bookings import guest_name
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
 from lockservice.console.roles import Right
 from lockservice.console.session import Desk
 from lockservice.console.site import opens_own_blocks
 from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission
-from sagas import acts
+from sagas import acts, alerts
 from sagas.models import Alert, Saga, SagaStatus, SagaStep
 
 RUNBOOKS = {"lock/key-revoke": _("The key could not be taken back at the door: send somebody, then retry.")}
@@ -180,11 +181,23 @@ class AlertAdmin(ReadOnlyAdmin):
     permission = Permission.KEY_READ
     plural = _("Alerts")
     detail_template = "console/alert.html"
-    list_display = ("alert", "severity_cell", "code_cell", "detail", "key_cell", "raised_cell", "seen_cell")
+    list_display = ("alert", "severity_cell", "code_cell", "guest_cell", "detail", "key_cell", "raised_cell", "seen_cell")
     list_display_links = None
     list_filter = (SeenFilter, SeverityFilter, PropertyFilter)
-    search_fields = ("=id", "=credential_id", "code__icontains")
+    search_fields = ("=id", "=credential_id", "=reservation_id", "code__icontains")
     ordering = ("-raised_at",)
+
+    def prepare(self, desk: Desk, rows: list[Any]) -> None:
+        """Reads the stays that the page's alerts are about."""
+        ids = [row.reservation_id for row in rows if row.reservation_id]
+        stays = Reservation.objects.filter(tenant_id=desk.tenant_id, reservation_id__in=ids)
+        found = {stay.reservation_id: stay for stay in stays}
+        for row in rows:
+            row.stay = found.get(row.reservation_id)
+
+    @admin.display(description=_("guest"))
+    def guest_cell(self, row: Any) -> str:
+        return guest_of(row.desk, row, row.stay)
 
     @admin.display(description=_("alert"), ordering="id")
     def alert(self, row: Any) -> str:
@@ -228,8 +241,11 @@ class AlertAdmin(ReadOnlyAdmin):
         """What to do about it, and the button."""
         names = story.actor_names(row.tenant_id)
         can = row.acknowledged_at is None and desk.may(Permission.ALERT_ACKNOWLEDGE)
+        stay = Reservation.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).first()
         return {
             "zone": desk.zone_of(row.property_id),
+            "guest": guest_of(desk, row, stay),
+            "stay_url": page_url(Reservation, stay.pk) if stay else "",
             "severity": words.word(words.SEVERITIES, row.severity),
             "advice": RUNBOOKS.get(row.runbook, ""),
             "seen_by": names.get(row.acknowledged_by, row.acknowledged_by),
@@ -237,3 +253,13 @@ class AlertAdmin(ReadOnlyAdmin):
             "press_url": reverse("admin:sagas_alert_acknowledge", args=[row.id]) if can else "",
             "press_title": _("I have seen it"),
         }
+
+
+def guest_of(desk: Desk, row: Alert, stay: Reservation | None) -> str:
+    """Returns the name of the guest an alert is about, or its mask: by the stay, else as it came with the alert."""
+    if stay is not None and stay.guest_sealed is not None:
+        return guest_name(desk, stay)
+    if row.guest_sealed is None:
+        return cells.NOTHING
+    shown = desk.may(Right.GUEST_READ)
+    return cells.guest(alerts.guest_of(row) if shown else "x", shown=shown)
