@@ -135,7 +135,8 @@ class KeyBatch:
         self.touch(key)
 
     def flush(self) -> None:
-        """Writes everything. Raises StaleState when a locked row was not as loaded (then nothing may be committed)."""
+        """Writes everything. Raises StaleState when a locked row was not as loaded, and intake.NotAtWork when a key's doors are
+        open and the work that was started for it had ended before; then nothing may be committed."""
         for key in self._dirty_keys.values():
             settle_summary(key, self.doors_at(key), self.now)
         for key in self._new_keys:
@@ -148,7 +149,12 @@ class KeyBatch:
         outbox.write(self.tenant_id, self._emissions, self.now)
         alerts.raise_alerts(self.tenant_id, self.alerts, self.now)
         intake.start(self.tenant_id, self._starts, self.now)
+        intake.require_at_work(self.tenant_id, [item.key for item, _ in self._starts if self._has_open_doors(item)])
         self._forget()
+
+    def _has_open_doors(self, item: Start) -> bool:
+        key = self.keys.get(item.credential_id or "")
+        return key is not None and key.open_work
 
     def _flush_keys(self) -> None:
         fresh = {key.id for key in self._new_keys}

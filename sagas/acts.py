@@ -1,13 +1,14 @@
 """What a person, or a service on her behalf, may ask for: one function per act, each its own transaction.
 
 One rule: an act is refused here with a stable code, before any row, event or vendor call; API and console only translate.
-`act_id` names the intention (an Idempotency-Key or a form's token): the same id again changes nothing more.
+`act_id` names the intention (an Idempotency-Key or a form's token): the same id again changes nothing and says so, and with
+another request it is refused. Both are decided in `_once`, before any flow.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,8 +21,9 @@ from credentials.models import Artifact, KeyCredential, Reservation
 from credentials.reservations import ENDED, FRAUD
 from credentials.services import KeyBatch
 from devices import adapters, relay_jobs, selectors
-from lockservice.core import clock, tenancy
+from lockservice.core import clock, crypto, tenancy
 from lockservice.core.places import Property
+from sagas import known_actions
 from sagas.consumer import handle_body
 from sagas.flows import issue_key, replace_key, rest_key, revoke_key, successors, update_key, wake_sagas, write_card
 from sagas.intake import PRIORITY_SECURITY, own_key
@@ -52,10 +54,14 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What came of an act: the credential it is about, and the saga that works on it (None when nothing is left to do)."""
+    """What came of an act: the credential it is about, and the saga that works on it (None when nothing is left to do).
+
+    `is_repeated` says that the act had been taken before and nothing was changed now.
+    """
 
     credential_id: str
     saga_id: str | None
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +82,30 @@ class IssueCommand:
     may_resume: bool = False
 
 
-def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
-    """Issues a key at the one installation its rooms are on.
+def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str, *, asked: str = "") -> Act:
+    """Issues a key at the one installation its rooms are on. `asked` is a digest of the request where the command was completed
+    by what is known of the stay, which may change.
 
     Refused: NOT_FOUND (property), TRANSITION_REFUSED (property not in operation, stay suspended), STAY_ENDED, VALIDATION_FAILED
-    (rooms unknown or on several installations, no kind fits, window over).
+    (rooms unknown or on several installations, no kind fits, window over), IDEMPOTENCY_KEY_REUSED.
     """
+    return _once(tenant_id, act_id, actor, "issue", "", (asked or command,), lambda: _issue(tenant_id, command, actor, act_id))
+
+
+def _issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> Act:
     with tenancy.tenant(tenant_id):
         now = clock.now()
         place = _house(tenant_id, command.property_id)
         if command.window.valid_until <= now:
             raise Refused("VALIDATION_FAILED", "the window is over", {"validUntil": "lies in the past"})
         installation = _installation(tenant_id, place, command.rooms)
-        key_text = own_key("issue-by-hand", act_id)
-        earlier = KeyCredential.objects.filter(tenant_id=tenant_id, installation_id=installation, issue_key=key_text).first()
-        if earlier is not None:
-            return _act(earlier)
         batch, incarnation, ordinal = _stay(tenant_id, command, installation, now)
         _require_standing(tenant_id, command, batch, incarnation)
         request = issue_key.KeyRequest(
             installation=selectors.installation(tenant_id, installation),
             rooms=command.rooms,
             window=command.window,
-            issue_key=key_text,
+            issue_key=own_key("issue-by-hand", act_id),
             holder_id=command.holder_id,
             reservation_id=command.reservation_id,
             incarnation=incarnation,
@@ -137,7 +144,8 @@ def update(
         except issue_key.NoDoors as error:
             raise Refused("VALIDATION_FAILED", str(error), {"rooms": "no lock at this installation"}) from error
 
-    return act_on_key(tenant_id, credential_id, "update", actor, do)
+    asked = (window, valid_from, valid_until, rooms, areas)
+    return act_on_key(tenant_id, credential_id, "update", actor, act_id, asked, do)
 
 
 def revoke(
@@ -146,22 +154,19 @@ def revoke(
 ) -> Act:  # fmt: skip
     """Revokes. A key that is over already is a success without effect. Reason `lost` on a guest's key replaces it at once
     unless `reissue` is False; the returned credential is then the successor. Refused: NOT_FOUND, VALIDATION_FAILED."""
-    successor: list[KeyCredential] = []
 
-    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
         saga_key = own_key("revoke-by-hand", key.id, act_id)
         wants_new = reason is RevokeReason.LOST and key.holder_kind == "guest" and reissue is not False
         wants_new = wants_new and key.state == State.ACTIVE  # what rests gets no successor that opens
         wants_new = wants_new and bool(locks.open_properties(tenant_id, [key.property_id]))
         if wants_new:
-            made = _replace(batch, place, key, saga_key, cause, kind)
-            if made is not None:
-                successor.append(made)
-            return
+            return _replace(batch, place, key, saga_key, cause, kind)
         revoke_key.begin(batch, key, reason, saga_key, cause)
+        return None
 
-    act = act_on_key(tenant_id, credential_id, "revoke", actor, do, refuse=False)
-    return read_act(tenant_id, successor[0].id) if successor else act
+    asked = (reason, reissue, kind)
+    return act_on_key(tenant_id, credential_id, "revoke", actor, act_id, asked, do, refuse=False)
 
 
 def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, kind: CredentialKind | None = None) -> Act:
@@ -169,15 +174,11 @@ def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, ki
 
     Refused: NOT_FOUND, TRANSITION_REFUSED, VALIDATION_FAILED.
     """
-    successor: list[KeyCredential] = []
 
-    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
-        made = _replace(batch, place, key, own_key("replace-by-hand", key.id, act_id), cause, kind)
-        if made is not None:
-            successor.append(made)
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
+        return _replace(batch, place, key, own_key("replace-by-hand", key.id, act_id), cause, kind)
 
-    act_on_key(tenant_id, credential_id, "replace", actor, do)
-    return read_act(tenant_id, successor[0].id)
+    return act_on_key(tenant_id, credential_id, "replace", actor, act_id, (kind,), do)
 
 
 def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Actor, act_id: str) -> Act:
@@ -186,7 +187,7 @@ def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Ac
     def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
         rest_key.suspend(batch, key, reason, own_key("suspend-by-hand", key.id, act_id), cause)
 
-    return act_on_key(tenant_id, credential_id, "suspend", actor, do)
+    return act_on_key(tenant_id, credential_id, "suspend", actor, act_id, (reason,), do)
 
 
 def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
@@ -201,7 +202,7 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
         except rest_key.KeyExpired as error:
             raise Refused("CREDENTIAL_EXPIRED", "the key's window is over") from error
 
-    return act_on_key(tenant_id, credential_id, "unsuspend", actor, do)
+    return act_on_key(tenant_id, credential_id, "unsuspend", actor, act_id, (), do)
 
 
 def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None) -> Act:
@@ -210,12 +211,20 @@ def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, car
 
     Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number, or no desk, whichever is needed).
     """
-    is_stale, cards_by = _encodable(tenant_id, credential_id)
-    if is_stale:
-        return _write_again(tenant_id, credential_id, actor, act_id)
-    if cards_by is CardsBy.NUMBER and card_number is None:
-        raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
+    asked = () if card_number is None else (crypto.blind_index("artifact", tenant_id, card_number.reveal()).hex(),)
 
+    def carry_out() -> Act:
+        is_stale, cards_by = _encodable(tenant_id, credential_id)
+        if is_stale:
+            return _write_again(tenant_id, credential_id, actor, act_id)
+        if cards_by is CardsBy.NUMBER and card_number is None:
+            raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
+        return _encode(tenant_id, credential_id, actor, card_number)
+
+    return _once(tenant_id, act_id, actor, "encode", credential_id, asked, carry_out)
+
+
+def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardNumber | None) -> Act:
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.waiting_for != issue_key.DESK:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
@@ -223,7 +232,7 @@ def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, car
             issue_key.take_card(key, card_number)
         issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
 
-    return act_on_key(tenant_id, credential_id, "encode", actor, do)
+    return _carry_out(tenant_id, credential_id, "encode", actor, do)
 
 
 def _encodable(tenant_id: str, credential_id: str) -> tuple[bool, CardsBy]:
@@ -251,10 +260,10 @@ def _write_again(tenant_id: str, credential_id: str, actor: Actor, act_id: str) 
             except write_card.CannotWriteAgain as error:
                 raise Refused("TRANSITION_REFUSED", "this lock system writes no card again; replace the key") from error
 
-    return act_on_key(tenant_id, credential_id, "encode", actor, do)
+    return _carry_out(tenant_id, credential_id, "encode", actor, do)
 
 
-def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
+def confirm_identity(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
     """The desk has seen the guest's papers: a key that waits for identity goes on. Refused: NOT_FOUND, TRANSITION_REFUSED."""
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
@@ -262,27 +271,25 @@ def confirm_identity(tenant_id: str, credential_id: str, actor: Actor) -> Act:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for identity")
         issue_key.go_on(batch, place, key, cause, id_verified=True)
 
-    return act_on_key(tenant_id, credential_id, "encode", actor, do)
+    return act_on_key(tenant_id, credential_id, "encode", actor, act_id, ("identity",), do)
 
 
-def retry(tenant_id: str, credential_id: str, actor: Actor) -> Act:
+def retry(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
     """Repairs doors that are still open; a failed key is issued anew, as its stay now stands, and the returned credential is
     its successor. Refused: NOT_FOUND, TRANSITION_REFUSED, STAY_ENDED, CREDENTIAL_EXPIRED."""
-    successor: list[KeyCredential] = []
 
-    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
         if key.state == State.FAILED:
-            successor.append(issue_anew(batch, place, key, cause))
-            return
+            return issue_anew(batch, place, key, cause)
         batch.retarget(key)
         if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id)):
             raise Refused("TRANSITION_REFUSED", "nothing is open on this key")
         for door in batch.doors_at(key):
             door.due_at, door.final, door.attempts = None, False, 0
             batch.touch_door(door)
+        return None
 
-    act = act_on_key(tenant_id, credential_id, "retry", actor, do, whole_stay=True)
-    return read_act(tenant_id, successor[0].id) if successor else act
+    return act_on_key(tenant_id, credential_id, "retry", actor, act_id, (), do, whole_stay=True)
 
 
 def retry_saga(tenant_id: str, saga_id: str) -> None:
@@ -379,20 +386,54 @@ def new_act_id() -> str:
     return uuid.uuid4().hex
 
 
+OnKey = Callable[[KeyBatch, House, KeyCredential, Cause], KeyCredential | None]
+"""What an act does with a locked key. It may return another key that it is about from now on, such as a successor."""
+
+
 def act_on_key(
-    tenant_id: str, credential_id: str, action: str, actor: Actor,
-    do: Callable[[KeyBatch, House, KeyCredential, Cause], None], *, refuse: bool = True, whole_stay: bool = False,
+    tenant_id: str, credential_id: str, action: str, actor: Actor, act_id: str, asked: Sequence[object], do: OnKey, *,
+    refuse: bool = True, whole_stay: bool = False,
 ) -> Act:  # fmt: skip
-    """Runs an act on a locked credential, or on it among all keys of its stay, in one transaction. Refused: NOT_FOUND,
-    TRANSITION_REFUSED."""
+    """Runs an act on a locked credential, or on it among all keys of its stay, in one transaction, once for its id.
+
+    `asked` is what was asked for beside the action, without digits of a key. Refused: NOT_FOUND, TRANSITION_REFUSED,
+    IDEMPOTENCY_KEY_REUSED.
+    """
+
+    def carry_out() -> Act:
+        return _carry_out(tenant_id, credential_id, action, actor, do, refuse=refuse, whole_stay=whole_stay)
+
+    return _once(tenant_id, act_id, actor, action, credential_id, asked, carry_out)
+
+
+def _carry_out(
+    tenant_id: str, credential_id: str, action: str, actor: Actor, do: OnKey, *, refuse: bool = True, whole_stay: bool = False
+) -> Act:
     with tenancy.tenant(tenant_id):
         batch = _locked(tenant_id, credential_id, whole_stay=whole_stay)
         key = batch.keys[credential_id]
         if refuse and not may(action, key.state):
             raise Refused("TRANSITION_REFUSED", f"{action} is not possible while {key.state}")
-        do(batch, house(tenant_id, key.property_id), key, _cause(actor, key.reservation_id or key.id))
+        made = do(batch, house(tenant_id, key.property_id), key, _cause(actor, key.reservation_id or key.id))
         batch.flush()
-        return _act(key)
+        return _act(made or key)
+
+
+def _once(
+    tenant_id: str, act_id: str, actor: Actor, action: str, credential_id: str, asked: Sequence[object],
+    carry_out: Callable[[], Act],
+) -> Act:  # fmt: skip
+    """Carries an act out the first time its id is seen. A later one changes nothing; its Act says so."""
+    digest = known_actions.fingerprint(actor.id, action, credential_id, asked)
+    with tenancy.tenant(tenant_id):
+        earlier = known_actions.take(tenant_id, act_id, digest)
+        if earlier is None:
+            done = carry_out()
+            known_actions.settle(tenant_id, act_id, done.credential_id, done.saga_id)
+            return done
+    if not earlier.is_same:
+        raise Refused("IDEMPOTENCY_KEY_REUSED", "this id was used for another request; ask anew under a new one")
+    return Act(earlier.credential_id, earlier.saga_id, is_repeated=True)
 
 
 def _locked(tenant_id: str, credential_id: str, *, whole_stay: bool) -> KeyBatch:
@@ -492,12 +533,6 @@ def _merged_window(key: KeyCredential, valid_from: datetime | None, valid_until:
 def _act(key: KeyCredential) -> Act:
     row = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id).order_by("-position").first()
     return Act(key.id, row.id if row else None)
-
-
-def read_act(tenant_id: str, credential_id: str) -> Act:
-    """Returns what came of an act on another credential than it was asked about."""
-    with tenancy.tenant(tenant_id):
-        return _act(KeyCredential.objects.get(tenant_id=tenant_id, id=credential_id))
 
 
 def _cause(actor: Actor, correlation: str) -> Cause:

@@ -15,12 +15,13 @@ from credentials import locks, reservations
 from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
-from lockservice.core import clock
+from lockservice.core import clock, ended_access
 from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
 from sagas.events import registry
 from sagas.events.envelope import Envelope
 from sagas.events.inbound import (
+    BackofficeNotice,
     ConfigUpdated,
     InboundEvent,
     PaymentCaptured,
@@ -29,6 +30,7 @@ from sagas.events.inbound import (
     UserDeactivated,
     parse,
 )
+from sagas.events.subjects import Subject
 from sagas.flows import bulk_revoke, follow_booking, rest_key
 from sagas.inbox import take
 from sagas.intake import PRIORITY_SECURITY, Start, internal_lane, own_key, sha256_key, start
@@ -103,6 +105,7 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
     if isinstance(event, PaymentCaptured):
         return _payment(event, cause, now)
     if isinstance(event, UserDeactivated):
+        ended_access.end(event.tenant_id, event.user_id)
         args = {"holderId": event.user_id, "trigger": "user.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.user_id, "mass-revoke-iam"), args, cause, now)
     if isinstance(event, PropertyDeactivated):
@@ -110,6 +113,9 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
         houses.forget()
         args = {"propertyId": event.property_id, "trigger": "property.deactivated"}
         return _bulk(event.tenant_id, sha256_key(event.property_id, "mass-revoke-property"), args, cause, now)
+    if event.subject == Subject.USER_DISABLED and isinstance(event, BackofficeNotice):
+        ended_access.end(event.tenant_id, str(event.data["userId"]))
+        return APPLIED
     if isinstance(event, ConfigUpdated):
         houses.forget()
         selectors.forget()

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from lockservice.core.bulk import insert_returning
-from sagas.models import Saga, SagaStatus
+from sagas.models import OPEN_STATUSES, Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.ids import new_id
 
@@ -73,6 +73,21 @@ def start(tenant_id: str, starts: Sequence[tuple[Start, Cause]], now: datetime) 
     rows = [_row(tenant_id, item, cause, now) for item, cause in starts]
     fresh = insert_returning("sagas_saga", _COLUMNS, rows, on_conflict="DO NOTHING", returning="key, id")
     return dict(fresh)
+
+
+class NotAtWork(RuntimeError):
+    """Work was asked for under the key of work that has ended, so nobody would do it. A programming error; never retried."""
+
+
+def require_at_work(tenant_id: str, keys: Sequence[str]) -> None:
+    """Check that sagas of these keys exist and have not ended. Inside the caller's transaction. Raises NotAtWork."""
+    if not keys:
+        return
+    rows = Saga.objects.filter(tenant_id=tenant_id, key__in=keys)
+    standing = dict(rows.order_by("position").values_list("key", "status"))
+    ended = [key for key in keys if standing.get(key) not in {status.value for status in OPEN_STATUSES}]
+    if ended:
+        raise NotAtWork(f"{len(ended)} intentions had ended already, such as {ended[0]}")
 
 
 def is_started(tenant_id: str, key: str) -> bool:

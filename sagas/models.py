@@ -397,3 +397,20 @@ class Finding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.device_id}"
+
+
+class KnownAction(models.Model):
+    """An action a person took, by its id (an Idempotency-Key or a console form). Kept: an old form may come back late.
+
+    `fingerprint` is a digest of who asked for what. `taken_at` is on the database's real time.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    action_id = models.CharField(max_length=120)
+    fingerprint = models.CharField(max_length=64)
+    credential_id = models.CharField(max_length=64, blank=True)
+    saga_id = models.CharField(max_length=64, null=True)
+    taken_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "action_id"], name="known_action_once")]

@@ -9,7 +9,8 @@ from credentials.house import House
 from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from credentials.services import KeyBatch
-from sagas.acts import Act, Actor, Refused, act_on_key, issue_anew, read_act
+from lockservice.core import crypto
+from sagas.acts import Act, Actor, Refused, act_on_key, issue_anew
 from sagas.flows import choose_pin
 from sagas.intake import own_key
 from sagas.outbox import Cause
@@ -23,24 +24,21 @@ def choose(tenant_id: str, credential_id: str, pin: Pin, actor: Actor, act_id: s
     Refused: NOT_FOUND, TRANSITION_REFUSED (no PIN key, or over), STAY_ENDED, CREDENTIAL_EXPIRED, VALIDATION_FAILED (a rule
     for digits).
     """
-    made: list[KeyCredential] = []
 
-    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
+    def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
         if key.kind != CredentialKind.PIN_CODE:
             raise Refused("TRANSITION_REFUSED", "the key is not a PIN")
-        target = key
-        if key.state == State.FAILED:
-            target = _anew(batch, place, key, cause)
-            made.append(target)
-        elif key.valid_until <= batch.now:
+        made = _anew(batch, place, key, cause) if key.state == State.FAILED else None
+        if made is None and key.valid_until <= batch.now:
             raise Refused("CREDENTIAL_EXPIRED", "the key's window is over")
         try:
-            choose_pin.begin(batch, place, target, pin, own_key("choose-pin", key.id, act_id), cause)
+            choose_pin.begin(batch, place, made or key, pin, own_key("choose-pin", key.id, act_id), cause)
         except choose_pin.DigitsRefused as error:
             raise Refused("VALIDATION_FAILED", "these digits cannot be taken", {"pin": str(error)}) from None
+        return made
 
-    act = act_on_key(tenant_id, credential_id, "choose_pin", actor, do, whole_stay=True)
-    return read_act(tenant_id, made[0].id) if made else act
+    asked = (crypto.blind_index("pin", tenant_id, pin.reveal()).hex(),)
+    return act_on_key(tenant_id, credential_id, "choose_pin", actor, act_id, asked, do, whole_stay=True)
 
 
 def _anew(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential:

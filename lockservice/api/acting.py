@@ -40,6 +40,7 @@ def perform(
     """
     caller, call = principal(request), read_call(request, masked)
     answer, replayed = once(call, lambda act_id: _answer(act, act_id))
+    replayed = replayed or bool(answer.resource.get("repeated"))
     if not replayed:
         wake.hint("sagas.drain", "saga")
     operation_id, credential_id = answer.resource["operation"], answer.resource["credential"]
@@ -57,7 +58,8 @@ def _answer(act: Callable[[str], Act], act_id: str) -> Answer:
         done = act(act_id)
     except Refused as error:
         raise refused(error) from error
-    return Answer(ACCEPTED, {"credential": done.credential_id, "operation": done.saga_id})
+    repeated = {"repeated": True} if done.is_repeated else {}
+    return Answer(ACCEPTED, {"credential": done.credential_id, "operation": done.saga_id, **repeated})
 
 
 def _operation(caller: Principal, operation_id: str, wait_s: int) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ from lockservice.api.credential_forms import (
 from lockservice.api.openapi import PREFER, documented
 from lockservice.api.operations import OperationBody, find_key
 from lockservice.api.places import require_property
-from lockservice.api.route import Route, actor, principal, read_body, read_nothing, read_query, reply, require
+from lockservice.api.route import Route, actor, principal, read_body, read_call, read_nothing, read_query, reply, require
 from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission, Principal, to_revoke, to_suspend
 from lockservice.core.http_pages import PageRequest, by_id, newest_first, scope_of
@@ -80,7 +80,12 @@ class CredentialsRoute(Route):
         """Issues a key for a stay. A stay that no booking event has told of yet needs property, rooms, end and holder."""
         form = read_body(request, IssueForm)
         caller, who = principal(request), actor(request)
-        return perform(request, lambda act_id: acts.issue(caller.tenant_id, _command(caller, form), who, act_id))
+        asked = read_call(request).fingerprint
+
+        def issue(act_id: str) -> Act:
+            return acts.issue(caller.tenant_id, _command(caller, form), who, act_id, asked=asked)
+
+        return perform(request, issue)
 
     @documented(
         summary="Credentials, newest first", tag=TAG, answers={200: CredentialPage}, parameters=[ListQuery], problems=[404],
@@ -120,7 +125,7 @@ class CredentialRoute(Route):
         who, tenant_id = actor(request), principal(request).tenant_id
         if "idVerified" in form:
             require(request, Permission.KEY_ENCODE)
-            return _on(request, credential_id, lambda _: acts.confirm_identity(tenant_id, credential_id, who))
+            return _on(request, credential_id, lambda act_id: acts.confirm_identity(tenant_id, credential_id, who, act_id))
 
         def change(act_id: str) -> Act:
             return acts.update(
@@ -262,7 +267,8 @@ class PinRoute(Route):
         def choose(act_id: str) -> Act:
             find_key(caller, credential_id)
             done = pin_acts.choose(caller.tenant_id, credential_id, pin, who, act_id)
-            record_act(caller, "choose_pin", credential_id, form["reason"])
+            if not done.is_repeated:
+                record_act(caller, "choose_pin", credential_id, form["reason"])
             return done
 
         return perform(request, choose, about=credential_id, masked="pin", shows_pin=False)
@@ -281,7 +287,7 @@ class RetryRoute(Route):
         """Makes spent or waiting work due now; a failed key gets a successor."""
         read_nothing(request)
         who, tenant_id = actor(request), principal(request).tenant_id
-        return _on(request, credential_id, lambda _: acts.retry(tenant_id, credential_id, who))
+        return _on(request, credential_id, lambda act_id: acts.retry(tenant_id, credential_id, who, act_id))
 
 
 def _on(request: Request, credential_id: str, act: Callable[[str], Act], *, masked: str = "") -> Response:

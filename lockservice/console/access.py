@@ -6,11 +6,11 @@ One rule: only workers may write memberships; a person has one role in a tenant,
 from __future__ import annotations
 
 from django.contrib.auth import get_user_model
-from django.db import transaction
+from django.db import connection, transaction
 
 from lockservice.console.models import StaffTenant, TenantVisit
 from lockservice.console.roles import Role
-from lockservice.core import tenancy
+from lockservice.core import ended_access, tenancy
 from lockservice.core.tenancy import UNATTRIBUTED
 from vendors.port.ids import new_id
 
@@ -19,10 +19,11 @@ class WrongPlace(ValueError):
     """PLATFORM was to be given in a hotel's tenant, or a hotel's role where messages of no tenant lie. Never retried."""
 
 
-def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None) -> StaffTenant:
+def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None, user_id: str = "") -> StaffTenant:
     """Gives a person a role in a tenant, in place of the one she had. As worker, outside any block. Raises WrongPlace.
 
-    Without such a login one is made, with the password, or without one that works until it is set.
+    Without such a login one is made, with the password, or without one that works until it is set. `user_id` is the platform's
+    id of the person: by it her access ends when the platform deactivates her. Without one she keeps hers, or gets one.
     """
     if (role is Role.PLATFORM) != (tenant_id == UNATTRIBUTED):
         raise WrongPlace(f"{role} in {tenant_id}")
@@ -35,10 +36,22 @@ def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None
         row, _ = StaffTenant.objects.update_or_create(
             user=user,
             tenant_id=tenant_id,
-            defaults={"role": role.value},
-            create_defaults={"role": role.value, "actor_id": id_before or new_id("usr")},
+            defaults={"role": role.value, **({"actor_id": user_id} if user_id else {})},
+            create_defaults={"role": role.value, "actor_id": user_id or id_before or new_id("usr")},
         )
+    ended_access.forget(tenant_id, row.actor_id)
     return row
+
+
+def end_for(tenant_id: str, user_id: str) -> None:
+    """Ends what a person the platform has deactivated may do in a tenant's console, at her next request.
+
+    Who belongs to no other tenant can sign in no more. Who was given access again since then keeps it: the event that ended it
+    may be delivered again. Opens a block; safe to repeat.
+    """
+    with tenancy.tenant(tenant_id), connection.cursor() as cursor:
+        if ended_access.EndedAccess.objects.filter(tenant_id=tenant_id, user_id=user_id).exists():
+            cursor.execute("SELECT console_end_access(%s)", [user_id])
 
 
 def withdraw(login: str, tenant_id: str) -> bool:

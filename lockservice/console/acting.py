@@ -18,6 +18,7 @@ from lockservice.core import clock, tenancy, wake
 from sagas.acts import Refused
 
 REASON_MAX = 200
+REPEATED = "taken before under this id; nothing was changed"
 
 
 class ReasonForm(forms.Form):
@@ -48,7 +49,8 @@ class Outcome:
 def perform(desk: Desk, action: str, subject_id: str, reason: str, act: Callable[[], Any]) -> Outcome:
     """Runs an act, which opens its own transaction, and records it. No block may be open."""
     try:
-        outcome = Outcome(value=act())
+        value = act()
+        outcome = Outcome(value=value, detail=REPEATED if getattr(value, "is_repeated", False) else "")
         wake.hint("sagas.drain", "saga")
     except Refused as refused:
         outcome = Outcome(code=refused.code, detail=refused.detail)

@@ -14,6 +14,12 @@ class ConsoleConfig(AppConfig):
     label = "console"
     verbose_name = "Console"
 
+    def ready(self) -> None:
+        """Ends a person's access when the platform says that she is deactivated."""
+        from lockservice.console import deactivation
+
+        deactivation.listen()
+
 
 class ConsoleAdminConfig(AdminConfig):
     """Django's admin with our site as `admin.site`."""

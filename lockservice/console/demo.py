@@ -38,6 +38,6 @@ def ensure_users(tenant_id: str, password_of: Callable[[str], str], *, prefix: s
     for name, role in logins():
         login = f"{prefix}{name}"
         password = password_of(login)
-        grant(login, UNATTRIBUTED if role is Role.PLATFORM else tenant_id, role, password=password)
+        grant(login, UNATTRIBUTED if role is Role.PLATFORM else tenant_id, role, password=password, user_id=f"usr_{login}")
         found.append((login, password, role.value))
     return found

@@ -266,7 +266,7 @@ class ConfirmForm(KeyForm):
     name = "confirm"
 
     def act(self) -> Any:
-        return acts.confirm_identity(self.desk.tenant_id, self.key.id, self.desk.actor)
+        return acts.confirm_identity(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id)
 
 
 class RetryForm(KeyForm):
@@ -279,7 +279,7 @@ class RetryForm(KeyForm):
         return _("Issue anew") if self.key.state == "failed" else words.ACTIONS["retry"]
 
     def act(self) -> Any:
-        return acts.retry(self.desk.tenant_id, self.key.id, self.desk.actor)
+        return acts.retry(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id)
 
 
 class RevealForm(KeyForm):

@@ -1,4 +1,4 @@
-"""Bearer tokens: who calls, checked without any query.
+"""Bearer tokens: who calls. The token is checked without any query; then one asks whether the caller's access has ended.
 
 One rule: everything about a token that is not exactly as it must be (algorithm, key, signature, issuer, audience, times,
 claims) is one answer, 401; what was wrong stands in its detail, never the token.
@@ -16,6 +16,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from lockservice.core import ended_access
 from lockservice.core.auth_keys import EMBEDDED, KeysUnavailable, embedded_key, embedded_key_set, key_set
 from lockservice.core.auth_permissions import ALL_PROPERTIES, ROLES, Principal
 from vendors.port.ids import canonical_property_id, is_opaque_id
@@ -41,9 +42,12 @@ class BearerAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer" or not token.strip():
             raise exceptions.AuthenticationFailed("a bearer token is needed")
         try:
-            return read_token(token.strip()), None
+            caller, issued_at_s = _read(token.strip())
         except TokenRefused as error:
             raise exceptions.AuthenticationFailed(str(error)) from error
+        if ended_access.covers(caller.tenant_id, caller.id, issued_at_s):
+            raise exceptions.AuthenticationFailed("the caller's access has ended")
+        return caller, None
 
     def authenticate_header(self, request: Request) -> str:
         """Returns what a 401 asks for."""
@@ -51,15 +55,21 @@ class BearerAuthentication(BaseAuthentication):
 
 
 def read_token(token: str) -> Principal:
-    """Returns the caller that a token speaks for. Raises TokenRefused, KeysUnavailable."""
+    """Returns the caller that a token speaks for, without any query. Raises TokenRefused, KeysUnavailable."""
+    return _read(token)[0]
+
+
+def _read(token: str) -> tuple[Principal, int]:
+    """Return the caller and when the token was issued, in Unix seconds."""
     claims = verified_claims(token, settings.API_JWKS, settings.API_ISSUER, settings.API_AUDIENCE)
-    return Principal(
+    caller = Principal(
         tenant_id=_id(claims, "tenantId"),
         id=_id(claims, "sub"),
         roles=frozenset(_texts(claims, "roles")),
         property_ids=_properties(claims),
         amr=frozenset(_texts(claims, "amr")),
     )
+    return caller, int(claims["iat"])
 
 
 def verified_claims(token: str, source: str, issuer: str | Sequence[str], audience: str) -> dict[str, Any]:

@@ -62,7 +62,8 @@ EFFECTS: dict[str, str] = {
     Subject.BOOKING_NO_SHOW: "after the policy's delay reads the booking again and suspends (`no_show`)",
     Subject.BOOKING_FRAUD_FLAGGED: "suspends (`fraud_review`)",
     Subject.PAYMENT_CAPTURED: "resumes a key suspended for `overdue_payment`",
-    Subject.USER_DEACTIVATED: "revokes every key the user holds (`security`)",
+    Subject.USER_DEACTIVATED: "revokes every key the user holds (`security`); ends her console access, sessions and tokens",
+    Subject.USER_DISABLED: "ends the user's console access, sessions and tokens; moves no key",
     Subject.PROPERTY_DEACTIVATED: "revokes every key of the property (`security`)",
     Subject.CONFIG_UPDATED: "drops cached policies and installations; moves no key",
 }

@@ -79,7 +79,7 @@ def test_the_diagram_has_every_move_once() -> None:
 def test_effects_are_told_of_consumed_events_only() -> None:
     consumed = {spec.subject for spec in registry.REGISTRY.of_direction(Direction.CONSUMED)}
     assert set(EFFECTS) <= consumed
-    assert len(EFFECTS) == 11
+    assert len(EFFECTS) == 12
 
 
 def test_the_readme_names_exactly_the_events_that_are_sent() -> None:

@@ -98,7 +98,7 @@ def test_a_stay_that_has_ended_gets_no_key_by_any_act(
     command = acts.IssueCommand(hotel.property_id, (hotel.rooms["101"],), window, "gst_x", stay, may_resume=True)
     before = left_behind(hotel)
     for act in (
-        lambda: acts.retry(hotel.tenant_id, key.id, CLERK),
+        lambda: acts.retry(hotel.tenant_id, key.id, CLERK, acts.new_act_id()),
         lambda: pin_acts.choose(hotel.tenant_id, key.id, Pin(DIGITS), CLERK, "c"),
         lambda: acts.issue(hotel.tenant_id, command, CLERK, "i"),
     ):
@@ -117,7 +117,7 @@ def test_a_key_of_a_booking_before_the_present_one_is_not_issued_anew(hotel: Hot
     settle(hotel)
     before = left_behind(hotel)
     with pytest.raises(acts.Refused, match="STAY_ENDED: the key is of an earlier booking"):
-        acts.retry(hotel.tenant_id, key.id, CLERK)
+        acts.retry(hotel.tenant_id, key.id, CLERK, acts.new_act_id())
     assert left_behind(hotel) == before
     assert [(one.state, rooms_of(hotel, one), one.incarnation) for one in keys(hotel, stay)] == [
         ("failed", ["101"], 1),
@@ -141,7 +141,7 @@ def test_after_a_move_the_key_is_tried_at_the_new_room_by_itself_and_opens_no_ot
     assert not locks.opens(pins.doors["101"], pin_of(pins, new))
     before = left_behind(pins)
     with pytest.raises(acts.Refused, match="TRANSITION_REFUSED: a successor was issued already"):
-        acts.retry(pins.tenant_id, key.id, CLERK)
+        acts.retry(pins.tenant_id, key.id, CLERK, acts.new_act_id())
     assert (pins.tell("booking.dates_changed", moved), left_behind(pins)) == ("ignored", before)
 
 
@@ -197,7 +197,7 @@ def test_issued_anew_the_key_is_what_the_newest_version_says(
     if chosen:
         act = pin_acts.choose(pins.tenant_id, second.id, Pin(DIGITS), CLERK, "choose")
     else:
-        act = acts.retry(pins.tenant_id, second.id, CLERK)
+        act = acts.retry(pins.tenant_id, second.id, CLERK, acts.new_act_id())
     settle(pins)
     third = next(key for key in keys(pins, stay) if key.id == act.credential_id)
     assert (third.state, rooms_of(pins, third), third.replaces) == ("active", ["103"], second.id)
@@ -207,7 +207,7 @@ def test_issued_anew_the_key_is_what_the_newest_version_says(
     late = (end + timedelta(days=1)).isoformat()
     assert [locks.opens(pins.doors[label], digits, at=late) for label in ("101", "102", "103")] == [False, False, True]
     with pytest.raises(acts.Refused, match="a successor was issued already"):
-        acts.retry(pins.tenant_id, second.id, CLERK)
+        acts.retry(pins.tenant_id, second.id, CLERK, acts.new_act_id())
 
 
 def _move_projection(hotel: Hotel, stay: str, label: str, end: datetime) -> None:
@@ -234,14 +234,14 @@ def test_a_companions_failed_key_is_issued_anew_as_asked_for_until_the_stay_move
             settle(pins, now=True, rounds=8)
     finally:
         refusing(locks, False)
-    act = acts.retry(pins.tenant_id, made[0], CLERK)
+    act = acts.retry(pins.tenant_id, made[0], CLERK, acts.new_act_id())
     settle(pins)
     friend = next(key for key in keys(pins, stay) if key.id == act.credential_id)
     assert (friend.state, rooms_of(pins, friend), friend.valid_until) == ("active", ["102"], until)
     assert not locks.opens(pins.doors["101"], pin_of(pins, friend))
     pins.tell("booking.dates_changed", pins.booking(stay, 2, ["103"]))
     settle(pins)
-    act = acts.retry(pins.tenant_id, made[1], CLERK)
+    act = acts.retry(pins.tenant_id, made[1], CLERK, acts.new_act_id())
     settle(pins)
     friend = next(key for key in keys(pins, stay) if key.id == act.credential_id)
     assert (friend.state, rooms_of(pins, friend)) == ("active", ["103"])
@@ -258,7 +258,7 @@ def test_a_stay_that_left_the_keys_lock_system_gets_no_key_there(database: str, 
     settle(hotel)
     before = left_behind(hotel)
     with pytest.raises(acts.Refused, match="TRANSITION_REFUSED: the stay has no room at the key's lock system"):
-        acts.retry(hotel.tenant_id, key.id, CLERK)
+        acts.retry(hotel.tenant_id, key.id, CLERK, acts.new_act_id())
     assert left_behind(hotel) == before
     (new,) = live(hotel, stay)
     assert (new.state, rooms_of(hotel, new), locks.opens(hotel.doors["201"], pin_of(hotel, new))) == ("active", ["201"], True)
@@ -271,7 +271,7 @@ def test_a_window_that_is_over_is_refused(pins: Hotel, locks: MockLocks, settle:
     pins.tell("booking.dates_changed", pins.booking(stay, 2, ["101"], end=now - timedelta(hours=3)))
     before = left_behind(pins)
     with pytest.raises(acts.Refused, match="CREDENTIAL_EXPIRED"):
-        acts.retry(pins.tenant_id, key.id, CLERK)
+        acts.retry(pins.tenant_id, key.id, CLERK, acts.new_act_id())
     assert left_behind(pins) == before
 
 
@@ -284,7 +284,7 @@ def test_after_a_no_show_the_key_issued_anew_rests_until_the_guest_comes(pins: H
     pins.tell("booking.no_show", pins.booking(stay, 2, ["101"], status="no_show"))
     fire_timers(pins)
     settle(pins)
-    act = acts.retry(pins.tenant_id, key.id, CLERK)
+    act = acts.retry(pins.tenant_id, key.id, CLERK, acts.new_act_id())
     settle(pins, now=True, rounds=3)
     _, new = keys(pins, stay)
     assert (new.id, new.state, new.suspend_reason) == (act.credential_id, "suspended", SuspendReason.NO_SHOW)
@@ -310,7 +310,7 @@ def test_a_stay_that_rests_gets_no_open_key_by_issuing_a_failed_one_anew(pins: H
         refusing(locks, False)
     acts.suspend(pins.tenant_id, first.id, SuspendReason.OVERDUE_PAYMENT, CLERK, "s")
     settle(pins)
-    act = acts.retry(pins.tenant_id, failed, CLERK)
+    act = acts.retry(pins.tenant_id, failed, CLERK, acts.new_act_id())
     settle(pins, now=True, rounds=3)
     new = next(key for key in keys(pins, stay) if key.id == act.credential_id)
     assert (new.state, new.suspend_reason) == ("suspended", SuspendReason.OVERDUE_PAYMENT)
@@ -370,7 +370,7 @@ def test_of_many_who_issue_it_anew_at_once_one_gets_a_key(pins: Hotel, locks: Mo
 
 def _retry(hotel: Hotel, key_id: str) -> str:
     try:
-        acts.retry(hotel.tenant_id, key_id, CLERK)
+        acts.retry(hotel.tenant_id, key_id, CLERK, acts.new_act_id())
     except acts.Refused as refused:
         return refused.code
     finally:

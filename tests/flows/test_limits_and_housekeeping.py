@@ -121,7 +121,7 @@ def test_phone_and_pin_keys_wait_for_papers_where_the_house_wants_it(database: s
     assert [key.state for key in keys(hotel, shown)] == ["active"]
     (key,) = keys(hotel, unseen)
     assert (key.state, key.waiting_for) == ("requested", "id")
-    acts.confirm_identity(hotel.tenant_id, key.id, acts.Actor("usr_clerk"))
+    acts.confirm_identity(hotel.tenant_id, key.id, acts.Actor("usr_clerk"), acts.new_act_id())
     settle(hotel)
     assert [key.state for key in keys(hotel, unseen)] == ["active"]
 

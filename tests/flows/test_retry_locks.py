@@ -22,7 +22,7 @@ CLERK = acts.Actor("usr_clerk")
 
 
 def _retry_key(hotel: Hotel, key_id: str, saga_id: str) -> None:
-    acts.retry(hotel.tenant_id, key_id, CLERK)
+    acts.retry(hotel.tenant_id, key_id, CLERK, acts.new_act_id())
 
 
 def _retry_saga(hotel: Hotel, key_id: str, saga_id: str) -> None:

@@ -245,7 +245,9 @@ class CredentialAdmin(ReadOnlyAdmin):
             messages.error(request, f"{title}: {outcome.code} ({outcome.detail})")
             return HttpResponseRedirect(page_url(KeyCredential, key_id))
         successor = outcome.value.credential_id if outcome.value.credential_id != key_id else ""
-        if successor:
+        if outcome.value.is_repeated:
+            messages.warning(request, _("%(act)s: this was done already. Nothing was changed now.") % {"act": title})
+        elif successor:
             messages.success(request, _("%(act)s: done. This is the new key.") % {"act": title})
         else:
             messages.success(request, _("%(act)s: done.") % {"act": title})

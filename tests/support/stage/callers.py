@@ -53,11 +53,11 @@ def api_caller(tenant_id: str, role: str, properties: tuple[str, ...], subject: 
     return Caller(issue_token(tenant_id, subject, (role,), properties))
 
 
-def console_user(tenant_id: str, role: str) -> Client:
-    """Return a browser in which a new person of this role is signed in and has entered the tenant."""
-    login = f"{role}-{uuid.uuid4().hex[:8]}"
+def console_user(tenant_id: str, role: str, *, user_id: str = "", login: str = "", password: str | None = None) -> Client:
+    """Return a browser in which a person of this role is signed in and has entered the tenant. `user_id` is the platform's."""
+    login = login or f"{role}-{uuid.uuid4().hex[:8]}"
     home = UNATTRIBUTED if role == Role.PLATFORM else tenant_id
-    grant(login, home, Role(role))
+    grant(login, home, Role(role), password=password, user_id=user_id)
     client = Client()
     client.force_login(get_user_model().objects.get(username=login))
     if role in (Role.SUPPORT, Role.PLATFORM):

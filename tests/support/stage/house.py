@@ -26,6 +26,7 @@ from django.test import Client
 from credentials.models import KeyCredential
 from devices import health_poll
 from devices.models import LockDevice
+from lockservice.core.idempotency import IdempotencyRecord
 from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
 from lockservice.demo.building import HousePlan, PlanDoor, PlanSystem, put_up
@@ -153,9 +154,9 @@ class House:
         """Return a caller of the API with a role at this house. Her acts are worked when the test settles."""
         return api_caller(self.tenant_id, role, (self.property_id,), subject)
 
-    def console(self, role: str = "front_desk") -> Client:
-        """Return a browser with a signed-in person; addresses begin with /console/."""
-        return console_user(self.tenant_id, role)
+    def console(self, role: str = "front_desk", **person: Any) -> Client:
+        """Return a browser with a signed-in person; addresses begin with /console/. `person` as `console_user` takes it."""
+        return console_user(self.tenant_id, role, **person)
 
     def command(self, name: str, *arguments: str, **options: Any) -> str:
         """Run a management command in this process; returns what it printed."""
@@ -288,6 +289,11 @@ class House:
         """Change columns of a lock's row, as an import does."""
         with tenant(self.tenant_id):
             LockDevice.objects.filter(tenant_id=self.tenant_id, id=self.devices[door]).update(**columns)
+
+    def forget_answers(self) -> None:
+        """Forget what was answered under Idempotency-Keys, as happens after two days of real time."""
+        with tenant(self.tenant_id):
+            IdempotencyRecord.objects.filter(tenant_id=self.tenant_id).delete()
 
     def local(self, *moment: int) -> datetime:
         """Return an instant by the clocks on the house's walls."""
