@@ -197,7 +197,7 @@ def _change(
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE devices_breaker SET state = %s, open_until = %s, probe_saga = '', probe_until = NULL, event_sequence = %s,"
-            " changed_at = clock_timestamp(), outcomes = CASE WHEN %s = 'closed' THEN '' ELSE outcomes END"
+            " changed_at = (SELECT clock_timestamp()), outcomes = CASE WHEN %s = 'closed' THEN '' ELSE outcomes END"
             " WHERE tenant_id = %s AND installation_id = %s",
             [to.value, open_until, sequence, to.value, tenant_id, row.installation_id],
         )

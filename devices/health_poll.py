@@ -250,9 +250,9 @@ def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
     names = list(only) if only is not None else None
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE devices_healthpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
-            " SELECT id FROM devices_healthpoll WHERE due_at <= clock_timestamp()"
-            " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
+            "UPDATE devices_healthpoll SET lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s) WHERE id = ("
+            " SELECT id FROM devices_healthpoll WHERE due_at <= (SELECT clock_timestamp())"
+            " AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp()))"
             " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) ORDER BY due_at LIMIT 1"
             " FOR UPDATE SKIP LOCKED) RETURNING tenant_id, installation_id",
             [LEASE_S, names, names],
@@ -264,8 +264,9 @@ def _claim(only: Sequence[str] | None) -> tuple[str, str] | None:
 def _finish(tenant_id: str, report: Report) -> None:
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE devices_healthpoll SET lease_until = NULL, polled_at = clock_timestamp(), outcome = %s, calls = %s,"
-            " due_at = clock_timestamp() + make_interval(secs => %s) WHERE tenant_id = %s AND installation_id = %s",
+            "UPDATE devices_healthpoll SET lease_until = NULL, polled_at = (SELECT clock_timestamp()), outcome = %s,"
+            " calls = %s, due_at = (SELECT clock_timestamp()) + make_interval(secs => %s)"
+            " WHERE tenant_id = %s AND installation_id = %s",
             [report.outcome, report.calls, report.pause_s, tenant_id, report.installation_id],
         )
 

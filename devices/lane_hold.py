@@ -36,8 +36,9 @@ def _take_lane(lane: str, owner: str) -> bool:
     """A lane that no saga ever used has no row, and nobody to disturb."""
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE sagas_lane SET token = token + 1, owner = %s, lease_until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE key = %s AND (lease_until IS NULL OR lease_until < clock_timestamp()) AND NOT EXISTS"
+            "UPDATE sagas_lane SET token = token + 1, owner = %s,"
+            " lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)"
+            " WHERE key = %s AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp())) AND NOT EXISTS"
             " (SELECT 1 FROM sagas_saga s WHERE s.lane = sagas_lane.key AND s.status IN ('due', 'running'))",
             [owner, LANE_LEASE_S, lane],
         )

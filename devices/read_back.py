@@ -43,13 +43,13 @@ def hold(row: VendorWebhook, devices: Collection[str], *, polls: bool) -> None:
     with connection.cursor() as cursor:
         if devices:
             cursor.execute(
-                "UPDATE devices_recordpoll SET hinted = true, due_at = least(due_at, greatest(clock_timestamp(),"
+                "UPDATE devices_recordpoll SET hinted = true, due_at = least(due_at, greatest((SELECT clock_timestamp()),"
                 " coalesce(polled_at, 'epoch') + make_interval(secs => %s))) WHERE tenant_id = %s AND device_id = ANY(%s)",
                 [HINT_GAP_S, row.tenant_id, sorted(devices)],
             )
         if polls:
             cursor.execute(
-                "UPDATE devices_healthpoll SET due_at = least(due_at, greatest(clock_timestamp(),"
+                "UPDATE devices_healthpoll SET due_at = least(due_at, greatest((SELECT clock_timestamp()),"
                 " coalesce(polled_at, 'epoch') + make_interval(secs => %s))) WHERE tenant_id = %s AND installation_id = %s",
                 [POLL_GAP_S, row.tenant_id, row.installation_id],
             )

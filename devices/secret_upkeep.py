@@ -74,8 +74,9 @@ def run_hourly() -> int:
     """Does all of it once an hour, whoever schedules it; returns how many installations something was done at, or left."""
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO sagas_jobslot (job, slot, taken_at) VALUES (%s, to_char(clock_timestamp(), 'YYYY-MM-DD HH24'),"
-            " clock_timestamp()) ON CONFLICT DO NOTHING",
+            "INSERT INTO sagas_jobslot (job, slot, taken_at)"
+            " SELECT %s, to_char(real.now, 'YYYY-MM-DD HH24'), real.now FROM (SELECT clock_timestamp() AS now) real"
+            " ON CONFLICT DO NOTHING",
             [JOB],
         )
         if cursor.rowcount == 0:

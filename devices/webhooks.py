@@ -284,7 +284,7 @@ def _first_time(tenant_id: str, installation_id: str, vendor: str, external_id: 
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO devices_webhookreplay (tenant_id, installation_id, vendor, external_event_id, seen_at)"
-            " VALUES (%s, %s, %s, %s, clock_timestamp())"
+            " VALUES (%s, %s, %s, %s, (SELECT clock_timestamp()))"
             " ON CONFLICT (tenant_id, installation_id, external_event_id) DO NOTHING",
             [tenant_id, installation_id, vendor, external_id],
         )

@@ -325,7 +325,7 @@ def replay_dead_letter(tenant_id: str, letter_id: int, actor: Actor) -> str:
     with tenancy.tenant(tenant_id), connection.cursor() as cursor:
         # buried again under this tenant: the same letter has counted up and stays open; under another: it has moved there
         cursor.execute(
-            "UPDATE sagas_deadletter SET replayed_at = clock_timestamp(), replayed_by = %s"
+            "UPDATE sagas_deadletter SET replayed_at = (SELECT clock_timestamp()), replayed_by = %s"
             " WHERE tenant_id = %s AND id = %s AND replayed_at IS NULL AND (%s OR count = %s)",
             [actor.id, tenant_id, letter_id, outcome != "buried", row.count],
         )

@@ -40,7 +40,7 @@ _SAGA_COLUMNS = {
 def clocks() -> tuple[datetime, datetime]:
     """Returns the hotel's time and the database's real time."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {NOW_SQL}, clock_timestamp()")
+        cursor.execute(f"SELECT {NOW_SQL}, (SELECT clock_timestamp())")
         hotel, real = cursor.fetchone()
     return hotel, real
 
@@ -49,14 +49,14 @@ def wake_due() -> int:
     """Makes due what waited for either clock; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "WITH ripe AS (SELECT id FROM sagas_saga WHERE status = 'retry' AND due_at <= clock_timestamp()"
+            "WITH ripe AS (SELECT id FROM sagas_saga WHERE status = 'retry' AND due_at <= (SELECT clock_timestamp())"
             " ORDER BY due_at LIMIT 500 FOR UPDATE SKIP LOCKED)"
             " UPDATE sagas_saga s SET status = 'due' FROM ripe WHERE s.id = ripe.id"
         )
         woken = cursor.rowcount
         cursor.execute(
             "WITH ripe AS (SELECT id FROM sagas_saga WHERE status = 'timer'"
-            f" AND hotel_due_at <= (SELECT {NOW_SQL}) ORDER BY hotel_due_at LIMIT 500 FOR UPDATE SKIP LOCKED)"
+            f" AND hotel_due_at <= {NOW_SQL} ORDER BY hotel_due_at LIMIT 500 FOR UPDATE SKIP LOCKED)"
             " UPDATE sagas_saga s SET status = 'due', hotel_due_at = NULL FROM ripe WHERE s.id = ripe.id"
         )
         return woken + cursor.rowcount
@@ -79,18 +79,18 @@ def claim_lanes(owner: str, limit: int, held: Sequence[str], only: Sequence[str]
                     ORDER BY lane, priority, position LIMIT 1) n
             ), stranded AS (
                 SELECT DISTINCT s.lane, 1 AS priority FROM sagas_saga s JOIN sagas_lane l ON l.key = s.lane
-                WHERE s.status = 'running' AND (l.lease_until IS NULL OR l.lease_until < clock_timestamp())
+                WHERE s.status = 'running' AND (l.lease_until IS NULL OR l.lease_until < (SELECT clock_timestamp()))
             ), wanted AS (
                 SELECT l.key FROM sagas_lane l JOIN (
                     SELECT lane, min(priority) AS priority
                     FROM (SELECT * FROM due UNION ALL SELECT * FROM stranded) x GROUP BY lane
                 ) w ON w.lane = l.key
-                WHERE (l.lease_until IS NULL OR l.lease_until < clock_timestamp()) AND NOT l.key = ANY(%s)
+                WHERE (l.lease_until IS NULL OR l.lease_until < (SELECT clock_timestamp())) AND NOT l.key = ANY(%s)
                   AND (%s::text[] IS NULL OR l.key = ANY(%s::text[]))
                 ORDER BY w.priority, l.key LIMIT %s FOR UPDATE OF l SKIP LOCKED
             )
             UPDATE sagas_lane l SET token = l.token + 1, owner = %s,
-                lease_until = clock_timestamp() + make_interval(secs => %s)
+                lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)
             FROM wanted WHERE l.key = wanted.key RETURNING l.key, l.token, l.width
             """,
             [list(held), names, names, limit, owner, LEASE_S],
@@ -116,7 +116,7 @@ def claim_sagas(slots: Mapping[str, tuple[int, int]], urgent_only: Iterable[str]
             WITH held AS (
                 SELECT w.lane, w.token, w.slots, w.worst FROM unnest(%s::text[], %s::bigint[], %s::int[], %s::int[])
                     AS w(lane, token, slots, worst)
-                JOIN sagas_lane l ON l.key = w.lane AND l.token = w.token AND l.lease_until > clock_timestamp()
+                JOIN sagas_lane l ON l.key = w.lane AND l.token = w.token AND l.lease_until > (SELECT clock_timestamp())
             ), picked AS (
                 SELECT p.id, h.token FROM held h, LATERAL (
                     SELECT s.id FROM sagas_saga s WHERE s.lane = h.lane AND s.status = 'due' AND s.priority <= h.worst
@@ -192,7 +192,7 @@ def renew(owner: str, lanes: Mapping[str, int]) -> set[str]:
     """Renews the leases of lanes held (lane → token) in one statement; returns those that are still ours."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE sagas_lane l SET lease_until = clock_timestamp() + make_interval(secs => %s)"
+            "UPDATE sagas_lane l SET lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)"
             " FROM unnest(%s::text[], %s::bigint[]) AS v(key, token)"
             " WHERE l.key = v.key AND l.token = v.token AND l.owner = %s RETURNING l.key",
             [LEASE_S, list(lanes), list(lanes.values()), owner],

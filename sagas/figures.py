@@ -41,7 +41,7 @@ _COUNTS: Final = (
     ),
     (
         "lock_sagas_overdue_seconds",
-        "SELECT COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - min(due_at)), 0) FROM sagas_saga WHERE status = 'due'",
+        "SELECT COALESCE(EXTRACT(EPOCH FROM (SELECT clock_timestamp()) - min(due_at)), 0) FROM sagas_saga WHERE status = 'due'",
     ),
     ("lock_outbox_unpublished", "SELECT count(*) FROM sagas_outboxevent WHERE published_at IS NULL"),
     ("lock_outbox_blocked", "SELECT count(*) FROM sagas_outboxevent WHERE published_at IS NULL AND blocked"),
@@ -75,11 +75,11 @@ _COUNTS: Final = (
     (
         "lock_desk_jobs_oldest_seconds",
         (
-            "SELECT vendor, EXTRACT(EPOCH FROM clock_timestamp() - min(created_at)) FROM devices_relayjobrow"
+            "SELECT vendor, EXTRACT(EPOCH FROM (SELECT clock_timestamp()) - min(created_at)) FROM devices_relayjobrow"
             " WHERE state = 'queued' GROUP BY 1"
         ),
     ),
-    ("lock_desks_connected", "SELECT count(*) FROM devices_relaydesk WHERE expires_at > clock_timestamp()"),
+    ("lock_desks_connected", "SELECT count(*) FROM devices_relaydesk WHERE expires_at > (SELECT clock_timestamp())"),
     (
         "lock_webhooks_open",
         "SELECT vendor, status, count(*) FROM devices_vendorwebhook WHERE status IN ('due', 'held') GROUP BY 1, 2",
@@ -87,8 +87,9 @@ _COUNTS: Final = (
     (
         "lock_secrets_due",
         (
-            "SELECT kind, CASE WHEN due_at < clock_timestamp() THEN 'late' ELSE 'soon' END, count(*) FROM devices_secretdue"
-            " WHERE done_at IS NULL AND due_at < clock_timestamp() + interval '7 days' GROUP BY 1, 2"
+            "SELECT kind, CASE WHEN due_at < (SELECT clock_timestamp()) THEN 'late' ELSE 'soon' END, count(*)"
+            " FROM devices_secretdue WHERE done_at IS NULL"
+            " AND due_at < (SELECT clock_timestamp()) + interval '7 days' GROUP BY 1, 2"
         ),
     ),
     (
@@ -99,7 +100,7 @@ _COUNTS: Final = (
 
 _INSTALLATIONS: Final = (
     "SELECT i.id, i.vendor, i.calls_per_month, COALESCE(b.state, 'closed'), COALESCE(last.status, 'never'),"
-    f" EXTRACT(EPOCH FROM {NOW_SQL} - complete.finished_at)::float8, clock_timestamp(), c.months, c.calls"
+    f" EXTRACT(EPOCH FROM {NOW_SQL} - complete.finished_at)::float8, (SELECT clock_timestamp()), c.months, c.calls"
     " FROM devices_vendorinstallation i"
     " LEFT JOIN devices_breaker b ON b.tenant_id = i.tenant_id AND b.installation_id = i.id"
     " LEFT JOIN LATERAL (SELECT r.status FROM sagas_reconcilerun r WHERE r.tenant_id = i.tenant_id"
@@ -108,7 +109,7 @@ _INSTALLATIONS: Final = (
     " AND r.installation_id = i.id AND r.status = 'done' ORDER BY r.started_at DESC LIMIT 1) complete ON true"
     " LEFT JOIN LATERAL (SELECT array_agg(k.month) AS months, array_agg(k.calls) AS calls FROM devices_callcount k"
     " WHERE k.tenant_id = i.tenant_id AND k.installation_id = i.id"
-    " AND k.month >= to_char(clock_timestamp() - interval '32 days', 'YYYY-MM')) c ON true"
+    " AND k.month >= to_char((SELECT clock_timestamp()) - interval '32 days', 'YYYY-MM')) c ON true"
     " WHERE i.active"
 )
 _FINDINGS: Final = (
@@ -153,7 +154,7 @@ def count_due() -> int:
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_try_advisory_xact_lock(%s) AND NOT EXISTS (SELECT 1 FROM core_figuresheet"
-            " WHERE counted_at > clock_timestamp() - make_interval(secs => %s))",
+            " WHERE counted_at > (SELECT clock_timestamp()) - make_interval(secs => %s))",
             [_LOCK, COUNT_EVERY_S],
         )
         if not cursor.fetchone()[0]:

@@ -41,15 +41,16 @@ def tidy() -> int:
     """
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO sagas_jobslot (job, slot, taken_at) VALUES ('tidy', to_char(clock_timestamp(), 'YYYY-MM-DD HH24'),"
-            " clock_timestamp()) ON CONFLICT DO NOTHING"
+            "INSERT INTO sagas_jobslot (job, slot, taken_at)"
+            " SELECT 'tidy', to_char(real.now, 'YYYY-MM-DD HH24'), real.now FROM (SELECT clock_timestamp() AS now) real"
+            " ON CONFLICT DO NOTHING"
         )
         if cursor.rowcount == 0:
             return 0
         cursor.execute("SELECT DISTINCT tenant_id FROM credentials_keycredential")
         tenants = [row[0] for row in cursor.fetchall()]
-        cursor.execute("DELETE FROM sagas_jobslot WHERE taken_at < clock_timestamp() - interval '7 days'")
-        cursor.execute("DELETE FROM sagas_inboxmessage WHERE received_at < clock_timestamp() - interval '90 days'")
+        cursor.execute("DELETE FROM sagas_jobslot WHERE taken_at < (SELECT clock_timestamp()) - interval '7 days'")
+        cursor.execute("DELETE FROM sagas_inboxmessage WHERE received_at < (SELECT clock_timestamp()) - interval '90 days'")
     for tenant_id in tenants:
         tidy_tenant(tenant_id)
     return len(tenants)
@@ -73,7 +74,8 @@ def tidy_tenant(tenant_id: str) -> None:
             [tenant_id, now - GUEST_KEPT],
         )
         cursor.execute(
-            "DELETE FROM core_idempotencyrecord WHERE tenant_id = %s AND created_at < clock_timestamp() - interval '48 hours'",
+            "DELETE FROM core_idempotencyrecord WHERE tenant_id = %s"
+            " AND created_at < (SELECT clock_timestamp()) - interval '48 hours'",
             [tenant_id],
         )
 
@@ -84,7 +86,7 @@ def _due() -> dict[str, list[str]]:
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
             "SELECT tenant_id, id FROM credentials_keycredential WHERE state IN ('active', 'pending', 'requested', 'suspended')"
-            f" AND ends_at <= (SELECT {NOW_SQL}) ORDER BY ends_at LIMIT 1000"
+            f" AND ends_at <= {NOW_SQL} ORDER BY ends_at LIMIT 1000"
         )
         for tenant_id, key_id in cursor.fetchall():
             found.setdefault(tenant_id, []).append(key_id)

@@ -50,8 +50,8 @@ def bury(
         cursor.execute(
             "INSERT INTO sagas_deadletter (tenant_id, source, topic, ordering_key, event_id, subject, body, digest, code,"
             " detail, count, first_at, last_at, replayed_by)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, clock_timestamp(),"
-            " clock_timestamp(), '') ON CONFLICT (tenant_id, source, topic, digest) WHERE replayed_at IS NULL"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, (SELECT clock_timestamp()),"
+            " (SELECT clock_timestamp()), '') ON CONFLICT (tenant_id, source, topic, digest) WHERE replayed_at IS NULL"
             " DO UPDATE SET count = sagas_deadletter.count + 1, last_at = EXCLUDED.last_at, code = EXCLUDED.code,"
             " detail = EXCLUDED.detail",
             [

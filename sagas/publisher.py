@@ -86,9 +86,9 @@ class Publisher:
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute(
                 "WITH w AS (SELECT shard FROM sagas_relayshard WHERE owner = %s OR lease_until IS NULL"
-                " OR lease_until < clock_timestamp() ORDER BY shard FOR UPDATE SKIP LOCKED)"
+                " OR lease_until < (SELECT clock_timestamp()) ORDER BY shard FOR UPDATE SKIP LOCKED)"
                 " UPDATE sagas_relayshard s SET token = CASE WHEN s.owner = %s THEN s.token ELSE s.token + 1 END, owner = %s,"
-                " lease_until = clock_timestamp() + make_interval(secs => %s) FROM w WHERE s.shard = w.shard"
+                " lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s) FROM w WHERE s.shard = w.shard"
                 " RETURNING s.shard, s.token",
                 [self.owner, self.owner, self.owner, LEASE_S],
             )
@@ -113,7 +113,7 @@ class Publisher:
             return
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE sagas_outboxevent o SET published_at = clock_timestamp() FROM sagas_relayshard s"
+                "UPDATE sagas_outboxevent o SET published_at = (SELECT clock_timestamp()) FROM sagas_relayshard s"
                 " JOIN unnest(%s::smallint[], %s::bigint[]) AS held(shard, token)"
                 " ON s.shard = held.shard AND s.token = held.token"
                 " WHERE o.id = ANY(%s) AND o.shard = s.shard",

@@ -2,6 +2,9 @@
 
 One rule: windows, no-show, lead, shifts and a vendor's `date` go by this clock; leases, retries, limits and heartbeats go by
 the database's real time and never move. Without a row the hotel's time is real time.
+
+In a statement real time is written `(SELECT clock_timestamp())`. The bare function is volatile: PostgreSQL calls it again for
+each row, so no index can answer a condition on it. The subquery is evaluated once.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from datetime import datetime, timedelta
 from django.db import connection, models
 
 NOW_SQL = (
-    "COALESCE((SELECT CASE WHEN stopped_at IS NOT NULL THEN stopped_at ELSE clock_timestamp() + ahead END"
-    " FROM core_hotelclock WHERE id = 1), clock_timestamp())"
+    "(SELECT COALESCE((SELECT CASE WHEN stopped_at IS NOT NULL THEN stopped_at ELSE clock_timestamp() + ahead END"
+    " FROM core_hotelclock WHERE id = 1), clock_timestamp()))"
 )
-"""An SQL expression for the hotel's present instant, for use inside claim statements."""
+"""An SQL expression for the hotel's present instant. It is a subquery: see the rule on conditions."""
 
 
 class HotelClock(models.Model):

@@ -45,7 +45,7 @@ def replace_sheet(figures: Sequence[Figure]) -> None:
     body = json.dumps([[figure.series, list(figure.labels), figure.value] for figure in figures])
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO core_figuresheet (id, counted_at, body) VALUES (1, clock_timestamp(), %s::jsonb)"
+            "INSERT INTO core_figuresheet (id, counted_at, body) VALUES (1, (SELECT clock_timestamp()), %s::jsonb)"
             " ON CONFLICT (id) DO UPDATE SET counted_at = EXCLUDED.counted_at, body = EXCLUDED.body",
             [body],
         )
@@ -55,7 +55,7 @@ def read_sheet() -> Sheet | None:
     """Returns the sheet, or None before the first count. One query; inside any block."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT body::text, EXTRACT(EPOCH FROM clock_timestamp() - counted_at)::float8, counted_at"
+            "SELECT body::text, EXTRACT(EPOCH FROM (SELECT clock_timestamp()) - counted_at)::float8, counted_at"
             " FROM core_figuresheet WHERE id = 1"
         )
         row = cursor.fetchone()

@@ -21,7 +21,7 @@ def beat(name: str, incarnation: str, detail: str = "") -> None:
     """Writes a sign of life. Inside a queue block."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO core_heartbeat (name, incarnation, beat_at, detail) VALUES (%s, %s, clock_timestamp(), %s)"
+            "INSERT INTO core_heartbeat (name, incarnation, beat_at, detail) VALUES (%s, %s, (SELECT clock_timestamp()), %s)"
             " ON CONFLICT (name) DO UPDATE SET incarnation = EXCLUDED.incarnation, beat_at = EXCLUDED.beat_at,"
             " detail = EXCLUDED.detail",
             [name, incarnation, detail],

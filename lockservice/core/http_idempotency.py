@@ -129,7 +129,8 @@ def _begin(call: Call) -> _Claim | Answer:
         _purge(cursor, call.tenant_id)
         cursor.execute(
             f"INSERT INTO {_TABLE} (tenant_id, key, fingerprint, status, resource, created_at)"  # noqa: S608 - our own table
-            " VALUES (%s, %s, %s, %s, '{}', clock_timestamp()) ON CONFLICT (tenant_id, key) DO NOTHING RETURNING created_at",
+            " VALUES (%s, %s, %s, %s, '{}', (SELECT clock_timestamp()))"
+            " ON CONFLICT (tenant_id, key) DO NOTHING RETURNING created_at",
             [call.tenant_id, call.key, call.fingerprint, RUNNING],
         )
         fresh = cursor.fetchone()
@@ -138,8 +139,8 @@ def _begin(call: Call) -> _Claim | Answer:
 
 def _meet(cursor: Any, call: Call) -> _Claim | Answer:
     cursor.execute(
-        "SELECT fingerprint, status, resource, created_at < clock_timestamp() - make_interval(secs => %s)"  # noqa: S608 - ours
-        f" FROM {_TABLE}"
+        "SELECT fingerprint, status, resource,"  # noqa: S608 - our own table
+        f" created_at < (SELECT clock_timestamp()) - make_interval(secs => %s) FROM {_TABLE}"
         " WHERE tenant_id = %s AND key = %s FOR UPDATE",
         [TAKE_OVER_S, call.tenant_id, call.key],
     )
@@ -154,7 +155,7 @@ def _meet(cursor: Any, call: Call) -> _Claim | Answer:
     if not is_left_behind:
         raise _in_progress()
     cursor.execute(
-        f"UPDATE {_TABLE} SET created_at = clock_timestamp()"  # noqa: S608 - our own table
+        f"UPDATE {_TABLE} SET created_at = (SELECT clock_timestamp())"  # noqa: S608 - our own table
         " WHERE tenant_id = %s AND key = %s RETURNING created_at",
         [call.tenant_id, call.key],
     )
@@ -228,6 +229,7 @@ def _purge(cursor: Any, tenant_id: str) -> None:
     """Forgets a few old rows on the way, so that the table needs nobody else."""
     cursor.execute(
         f"DELETE FROM {_TABLE} WHERE id IN (SELECT id FROM {_TABLE} WHERE tenant_id = %s"  # noqa: S608 - our own table
-        " AND created_at < clock_timestamp() - make_interval(hours => %s) ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED)",
+        " AND created_at < (SELECT clock_timestamp()) - make_interval(hours => %s) ORDER BY created_at LIMIT %s"
+        " FOR UPDATE SKIP LOCKED)",
         [tenant_id, KEEP_HOURS, PURGE_ROWS],
     )

@@ -193,6 +193,6 @@ def _fresh_heartbeats() -> set[str]:
 def _read_heartbeats() -> dict[str, datetime]:
     with queues(), connection.cursor() as cursor:
         table = Heartbeat._meta.db_table
-        fresh = "beat_at > clock_timestamp() - make_interval(secs => %s)"
+        fresh = "beat_at > (SELECT clock_timestamp()) - make_interval(secs => %s)"
         cursor.execute(f"SELECT name, beat_at FROM {table} WHERE {fresh}", [FRESH_S])  # noqa: S608
         return dict(cursor.fetchall())

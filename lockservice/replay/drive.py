@@ -192,18 +192,18 @@ _WORK = f"""
         EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'due')
         OR EXISTS (SELECT FROM sagas_saga WHERE tenant_id = %(tenant)s AND status = 'running')
         OR EXISTS (SELECT FROM sagas_saga
-                   WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= (SELECT {NOW_SQL})),
+                   WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= {NOW_SQL}),
         EXISTS (SELECT FROM sagas_saga s WHERE tenant_id = %(tenant)s AND status = 'retry' AND NOT EXISTS (
             SELECT FROM credentials_keycredential k WHERE k.tenant_id = %(tenant)s AND k.id = s.credential_id
             AND k.state = 'requested' AND k.waiting_for <> '')),
         EXISTS (SELECT FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
         EXISTS (SELECT FROM credentials_keycredential WHERE tenant_id = %(tenant)s
-                AND state IN ('active', 'suspended', 'requested') AND ends_at <= (SELECT {NOW_SQL}))
+                AND state IN ('active', 'suspended', 'requested') AND ends_at <= {NOW_SQL})
 """  # noqa: S608 - an expression of the code's own
 _NEXT = f"""
     SELECT least(
         (SELECT min(hotel_due_at) FROM sagas_saga
-         WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at > (SELECT {NOW_SQL})),
+         WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at > {NOW_SQL}),
         (SELECT min(ends_at) FROM credentials_keycredential
-         WHERE tenant_id = %(tenant)s AND state IN ('active', 'suspended', 'requested') AND ends_at > (SELECT {NOW_SQL})))
+         WHERE tenant_id = %(tenant)s AND state IN ('active', 'suspended', 'requested') AND ends_at > {NOW_SQL}))
 """  # noqa: S608 - an expression of the code's own

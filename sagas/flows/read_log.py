@@ -262,9 +262,9 @@ def _claim(only: Sequence[str] | None, *, hinted: bool) -> tuple[str, str] | Non
     names = list(only) if only is not None else None
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE devices_recordpoll SET lease_until = clock_timestamp() + make_interval(secs => %s) WHERE id = ("
-            " SELECT id FROM devices_recordpoll WHERE due_at <= clock_timestamp()"
-            " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
+            "UPDATE devices_recordpoll SET lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s) WHERE id = ("
+            " SELECT id FROM devices_recordpoll WHERE due_at <= (SELECT clock_timestamp())"
+            " AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp()))"
             " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) AND (hinted OR NOT %s)"
             " ORDER BY hinted DESC, due_at LIMIT 1"
             " FOR UPDATE SKIP LOCKED) RETURNING tenant_id, device_id",
@@ -289,8 +289,9 @@ def _finish(report: Report) -> None:
         pause_s = min(report.pause_s, read_back.LOOK_AGAIN_S) if waits and report.outcome == "read" else report.pause_s
         with connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE devices_recordpoll SET lease_until = NULL, polled_at = clock_timestamp(), outcome = %s, hinted = %s,"
-                " due_at = clock_timestamp() + make_interval(secs => %s) WHERE tenant_id = %s AND device_id = %s",
+                "UPDATE devices_recordpoll SET lease_until = NULL, polled_at = (SELECT clock_timestamp()), outcome = %s,"
+                " hinted = %s, due_at = (SELECT clock_timestamp()) + make_interval(secs => %s)"
+                " WHERE tenant_id = %s AND device_id = %s",
                 [report.outcome, waits, pause_s, report.tenant_id, report.device_id],
             )
 

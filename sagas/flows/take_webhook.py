@@ -126,7 +126,7 @@ def _forget(row: VendorWebhook, now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM devices_webhookreplay WHERE tenant_id = %s"
-            " AND seen_at < clock_timestamp() - make_interval(days => %s)",
+            " AND seen_at < (SELECT clock_timestamp()) - make_interval(days => %s)",
             [row.tenant_id, REPLAYS_KEPT_DAYS],
         )
 

@@ -48,12 +48,13 @@ def take(tenant_id: str, installation_id: str) -> Turn | None:
     with tenancy.tenant(tenant_id), connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO sagas_reconcileturn (tenant_id, installation_id, due_at, owner)"
-            " VALUES (%s, %s, clock_timestamp() + interval '1 day', '') ON CONFLICT DO NOTHING",
+            " VALUES (%s, %s, (SELECT clock_timestamp()) + interval '1 day', '') ON CONFLICT DO NOTHING",
             [tenant_id, installation_id],
         )
         cursor.execute(
-            "UPDATE sagas_reconcileturn SET owner = %s, lease_until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE tenant_id = %s AND installation_id = %s AND (lease_until IS NULL OR lease_until < clock_timestamp())",
+            "UPDATE sagas_reconcileturn SET owner = %s, lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)"
+            " WHERE tenant_id = %s AND installation_id = %s"
+            " AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp()))",
             [owner, LEASE_S, tenant_id, installation_id],
         )
         return Turn(tenant_id, installation_id, owner) if cursor.rowcount else None
@@ -63,7 +64,7 @@ def renew(turn: Turn) -> None:
     """Holds the turn for another LEASE_S. Inside the tenant's block; raises LeaseLost."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE sagas_reconcileturn SET lease_until = clock_timestamp() + make_interval(secs => %s)"
+            "UPDATE sagas_reconcileturn SET lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)"
             " WHERE tenant_id = %s AND installation_id = %s AND owner = %s",
             [LEASE_S, turn.tenant_id, turn.installation_id, turn.owner],
         )
@@ -85,8 +86,8 @@ def next_due(tried: set[tuple[str, str]], only: list[str] | None = None) -> tupl
     """Returns the installation whose comparison is due for longest and has no holder, none of those tried."""
     with tenancy.queues(), connection.cursor() as cursor:
         cursor.execute(
-            "SELECT tenant_id, installation_id FROM sagas_reconcileturn WHERE due_at <= clock_timestamp()"
-            " AND (lease_until IS NULL OR lease_until < clock_timestamp())"
+            "SELECT tenant_id, installation_id FROM sagas_reconcileturn WHERE due_at <= (SELECT clock_timestamp())"
+            " AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp()))"
             " AND (%s::text[] IS NULL OR installation_id = ANY(%s)) AND NOT installation_id = ANY(%s)"
             " ORDER BY due_at, installation_id LIMIT 1",
             [only, only, sorted(item[1] for item in tried)],

@@ -171,7 +171,7 @@ def _heartbeat_ages() -> Mapping[str, float] | None:
     try:
         with tenancy.queues(), connection.cursor() as cursor:
             table = Heartbeat._meta.db_table
-            cursor.execute(f"SELECT name, extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {table}")  # noqa: S608
+            cursor.execute(f"SELECT name, extract(epoch FROM (SELECT clock_timestamp()) - beat_at)::float8 FROM {table}")  # noqa: S608
             return dict(cursor.fetchall())
     except DatabaseError:
         return None
