@@ -14,13 +14,13 @@ from lockservice.core.places import Property, Room
 from sagas.alerts import NewAlert
 from vendors.port.secrets import Secret
 
-RUNBOOK: Final = "lock/bookings"
+RUNBOOK: Final = "lock/booking-not-followed"
 
 ROOM_WITHOUT_LOCK: Final = "ROOM_WITHOUT_LOCK"
 NO_KIND_FITS: Final = "NO_KIND_FITS"
 STATUS_UNKNOWN: Final = "BOOKING_STATUS_UNKNOWN"
 CONFLICT: Final = "BOOKING_CONFLICT"
-NO_SHOW_CAME: Final = "NO_SHOW_CAME"
+NO_SHOW_CONTRADICTED: Final = "NO_SHOW_CONTRADICTED"
 HELD_SHUT: Final = "KEY_REVOKED_BY_PERSON"
 
 ROOMS_SHOWN: Final = 5
@@ -95,3 +95,9 @@ def clear(row: Reservation, codes: Iterable[str]) -> bool:
     changed = len(kept) < len(row.warnings)
     row.warnings = kept
     return changed
+
+
+def save(row: Reservation) -> None:
+    """Writes a locked stay's warnings."""
+    rows = Reservation.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id)
+    rows.update(warnings=row.warnings)

@@ -15,6 +15,7 @@ from datetime import datetime
 from django.db import connection
 
 from credentials import artifacts, locks, notices
+from credentials.arrival_signs import Sign, SignKind
 from credentials.house import House, house
 from credentials.lifecycle import ACTIONS, LIVE, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
@@ -25,7 +26,7 @@ from lockservice.core import clock, crypto, tenancy
 from lockservice.core.places import Property
 from sagas import known_actions
 from sagas.consumer import handle_body
-from sagas.flows import issue_key, replace_key, rest_key, revoke_key, successors, update_key, wake_sagas, write_card
+from sagas.flows import guest_came, issue_key, replace_key, rest_key, revoke_key, successors, update_key, wake_sagas, write_card
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from sagas.outbox import Cause
@@ -197,6 +198,8 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
     """
 
     def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
+        if key.suspend_reason == SuspendReason.NO_SHOW:
+            _note_arrival(batch, key, cause)
         try:
             rest_key.unsuspend(batch, key, own_key("unsuspend-by-hand", key.id, act_id), cause)
         except rest_key.KeyExpired as error:
@@ -269,9 +272,33 @@ def confirm_identity(tenant_id: str, credential_id: str, actor: Actor, act_id: s
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.waiting_for != issue_key.IDENTITY:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for identity")
+        _note_arrival(batch, key, cause)
         issue_key.go_on(batch, place, key, cause, id_verified=True)
 
     return act_on_key(tenant_id, credential_id, "encode", actor, act_id, ("identity",), do)
+
+
+def note_arrival(tenant_id: str, reservation_id: str, actor: Actor) -> None:
+    """The desk says that the guest has come: no no-show suspends her keys. Said again, nothing more happens.
+
+    Refused: NOT_FOUND (no booking told of such a stay), STAY_ENDED.
+    """
+    with tenancy.tenant(tenant_id):
+        row = locks.lock_reservation(tenant_id, reservation_id)
+        if row is None:
+            raise Refused("NOT_FOUND", "no such reservation")
+        if row.status in ENDED:
+            raise Refused("STAY_ENDED", successors.how_it_ended(row))
+        now = clock.now()
+        sign = Sign(reservation_id, row.incarnation, SignKind.DESK, now, actor.id)
+        guest_came.note(tenant_id, [sign], now, _cause(actor, reservation_id))
+
+
+def _note_arrival(batch: KeyBatch, key: KeyCredential, cause: Cause) -> None:
+    """Whoever asks for this has the guest before her."""
+    if key.reservation_id and key.holder_kind == "guest":
+        sign = Sign(key.reservation_id, key.incarnation, SignKind.DESK, batch.now, cause.actor)
+        guest_came.note(key.tenant_id, [sign], batch.now, cause)
 
 
 def retry(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:

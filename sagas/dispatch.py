@@ -12,6 +12,7 @@ from django.db import connection
 
 from credentials import house as houses
 from credentials import locks, reservations
+from credentials.arrival_signs import Sign, SignKind
 from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
@@ -22,6 +23,7 @@ from sagas.events import registry
 from sagas.events.envelope import Envelope
 from sagas.events.inbound import (
     BackofficeNotice,
+    CheckedIn,
     ConfigUpdated,
     InboundEvent,
     PaymentCaptured,
@@ -31,7 +33,7 @@ from sagas.events.inbound import (
     parse,
 )
 from sagas.events.subjects import Subject
-from sagas.flows import bulk_revoke, follow_booking, rest_key
+from sagas.flows import bulk_revoke, follow_booking, guest_came, rest_key
 from sagas.inbox import take
 from sagas.intake import PRIORITY_SECURITY, Start, internal_lane, own_key, sha256_key, start
 from sagas.outbox import Cause
@@ -102,8 +104,8 @@ def _known_now(tenant_id: str) -> datetime:
 
 
 def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
-    if isinstance(event, PaymentCaptured):
-        return _payment(event, cause, now)
+    if isinstance(event, PaymentCaptured | CheckedIn):
+        return _payment(event, cause, now) if isinstance(event, PaymentCaptured) else _checked_in(event, cause, now)
     if isinstance(event, UserDeactivated):
         ended_access.end(event.tenant_id, event.user_id)
         args = {"holderId": event.user_id, "trigger": "user.deactivated"}
@@ -140,6 +142,15 @@ def _bookings(tenant_id: str, pairs: Sequence[tuple[Envelope, ReservationEvent]]
         outcomes[item.id] = APPLIED
     batch.flush()
     return outcomes
+
+
+def _checked_in(event: CheckedIn, cause: Cause, now: datetime) -> str:
+    """Notes that the guest has come, also where it is heard before the booking."""
+    row = locks.lock_reservation(event.tenant_id, event.reservation_id)
+    incarnation = row.incarnation if row is not None else 1
+    sign = Sign(event.reservation_id, incarnation, SignKind.CHECK_IN, event.occurred_at)
+    guest_came.note(event.tenant_id, [sign], now, cause)
+    return APPLIED
 
 
 def _payment(event: PaymentCaptured, cause: Cause, now: datetime) -> str:

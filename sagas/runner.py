@@ -35,6 +35,7 @@ from sagas.flows import (
     decommission,
     doors_changed,
     follow_booking,
+    guest_came,
     rest_key,
     settle_plan,
     settle_record,
@@ -82,6 +83,10 @@ _WALKS = {
         clock_again.next_page, clock_again.run_page, clock_again.PAGE, clock_again.ROUNDS, clock_again.PAUSE_S
     ),
 }
+
+
+_OF_STAYS = frozenset({follow_booking.NO_SHOW_FLOW, guest_came.FLOW}) | successors.FLOWS
+"""Flows over one stay, whose projection and keys are locked."""
 
 
 class Runner:
@@ -396,12 +401,14 @@ class Runner:
 
 def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: datetime) -> None:
     """Runs a flow that calls no vendor, inside the tenant's block."""
-    if work.flow == follow_booking.NO_SHOW_FLOW or work.flow in successors.FLOWS:
+    if work.flow in _OF_STAYS:
         rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
         row = next(iter(rows), None)
         batch = KeyBatch.load_stays(tenant_id, [work.reservation_id or ""], hotel_now)
         if work.flow in successors.FLOWS:
             successors.run(tenant_id, work, batch, row)
+        elif work.flow == guest_came.FLOW:
+            guest_came.run(batch, row)
         else:
             follow_booking.run_no_show(batch, row, work.id, work.cause)
         batch.flush()

@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern] = [
     path("lock/v1/devices/<opaque:device_id>/health-check", devices.HealthCheckRoute.as_view()),
     path("lock/v1/vendors", devices.VendorsRoute.as_view()),
     path("lock/v1/reservations/<opaque:reservation_id>/keys", stays.StayKeysRoute.as_view()),
+    path("lock/v1/reservations/<opaque:reservation_id>/arrived", stays.ArrivedRoute.as_view()),
     path("lock/v1/key-exchange", stays.ExchangeRoute.as_view()),
     path("lock/v1/operations/<opaque:operation_id>", operations.OperationRoute.as_view(), name="operation"),
     path("lock/v1/webhooks/<opaque:vendor>/<opaque:installation_id>/<opaque:token>", webhooks.take),

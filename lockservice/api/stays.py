@@ -12,15 +12,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from credentials import artifacts
+from credentials import arrival_signs, artifacts
 from credentials.lifecycle import State
 from credentials.models import Artifact, KeyCredential, Reservation
-from lockservice.api.credential_body import CredentialBody, moment, render_all
+from lockservice.api.credential_body import CredentialBody, WarningBody, moment, render_all
 from lockservice.api.openapi import documented
 from lockservice.api.operations import find_key
-from lockservice.api.route import Route, actor, principal, read_body, refused, reply
+from lockservice.api.route import Route, actor, principal, read_body, read_call, read_nothing, refused, reply
+from lockservice.core import wake
 from lockservice.core.auth_permissions import Permission, Principal
-from lockservice.core.http_idempotency import HEADER, read_key
+from lockservice.core.http_idempotency import HEADER, Answer, once, read_key
 from lockservice.core.http_problems import Problem
 from lockservice.core.http_strict import OpaqueId, StrictBody, shape
 from lockservice.core.tenancy import tenant
@@ -46,6 +47,10 @@ StayBody = shape(
     validUntil=serializers.DateTimeField(allow_null=True),
     idVerified=serializers.BooleanField(),
     paymentStatus=serializers.CharField(allow_null=True),
+    arrivedAt=serializers.DateTimeField(
+        allow_null=True, help_text="The first that shows that the guest has come: an opened door, a card, a check-in, the desk."
+    ),
+    warnings=WarningBody(many=True, help_text="What could not be done for the stay, and where booking and door disagree."),
     keys=StayKeyBody(many=True),
 )
 ExchangeForm = shape("KeyExchange", StrictBody, opaqueRef=OpaqueId())
@@ -73,14 +78,41 @@ class StayKeysRoute(Route):
         """Answers with the stay as it is known here and all of its keys, newest first."""
         caller = principal(request)
         with tenant(caller.tenant_id):
-            stay = Reservation.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id).first()
+            stay = _stay(caller, reservation_id)
             rows = KeyCredential.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id)
             keys = [key for key in rows.order_by("-requested_at", "-id") if caller.reaches(key.property_id)]
-            if stay is not None and not caller.reaches(stay.property_id):
-                stay = None  # it was moved to another house; of the keys it had here the caller may know
             if not keys and stay is None:
                 raise Problem("NOT_FOUND", "no such reservation")
             return reply(_stay_body(caller, reservation_id, stay, keys), Cache_Control="no-store")
+
+
+class ArrivedRoute(Route):
+    """The desk's word that the guest of a stay is there."""
+
+    needs: ClassVar = {"POST": Permission.KEY_ENCODE}
+
+    @documented(
+        summary="Say that the guest has come: a no-show does not suspend her keys", tag="stays", answers={200: StayBody},
+        problems=[404, 409], operation_id="stay_arrived",
+    )  # fmt: skip
+    def post(self, request: Request, reservation_id: str) -> Response:
+        """Notes it and answers with the stay. Moves no key."""
+        read_nothing(request)
+        caller, who = principal(request), actor(request)
+
+        def work(_: str) -> Answer:
+            stay = _stay(caller, reservation_id)
+            if stay is None:
+                raise Problem("NOT_FOUND", "no such reservation")
+            try:
+                acts.note_arrival(caller.tenant_id, reservation_id, who)
+            except Refused as error:
+                raise refused(error) from error
+            return Answer(200, {"reservation": reservation_id})
+
+        once(read_call(request), work)
+        wake.hint("sagas.drain", "saga")
+        return StayKeysRoute().get(request, reservation_id)
 
 
 class ExchangeRoute(Route):
@@ -117,6 +149,12 @@ class ExchangeRoute(Route):
         return reply(body, Cache_Control="no-store")
 
 
+def _stay(caller: Principal, reservation_id: str) -> Reservation | None:
+    """Returns the projection. One that was moved to another house is not the caller's; of the keys it had here she may know."""
+    row = Reservation.objects.filter(tenant_id=caller.tenant_id, reservation_id=reservation_id).first()
+    return row if row is not None and caller.reaches(row.property_id) else None
+
+
 def _stay_body(caller: Principal, reservation_id: str, stay: Reservation | None, keys: list[KeyCredential]) -> dict[str, Any]:
     references = _references(caller, keys)
     bodies = render_all(caller.tenant_id, keys)
@@ -130,8 +168,15 @@ def _stay_body(caller: Principal, reservation_id: str, stay: Reservation | None,
         "validUntil": moment(stay.valid_until) if stay else None,
         "idVerified": stay.id_verified if stay else False,
         "paymentStatus": (stay.payment_status or None) if stay else None,
+        "arrivedAt": _arrived_at(stay),
+        "warnings": list(stay.warnings) if stay else [],
         "keys": [{"credential": body, "artifact": references.get(body["id"])} for body in bodies],
     }
+
+
+def _arrived_at(stay: Reservation | None) -> str | None:
+    signs = arrival_signs.of_stay(stay.tenant_id, stay.reservation_id, stay.incarnation) if stay else []
+    return moment(signs[0].at) if signs else None
 
 
 def _references(caller: Principal, keys: list[KeyCredential]) -> dict[str, dict[str, str]]:

@@ -111,6 +111,7 @@ ACTIONS = {
     "retry": _("Repair open doors"),
     "choose_pin": _("Choose the PIN"),
     "confirm": _("Papers were seen"),
+    "arrived": _("The guest is here"),
     "reveal": _("Show the PIN"),
     "glass_ask": _("Ask to see a vendor secret"),
     "glass_approve": _("Agree"),

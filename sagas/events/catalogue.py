@@ -182,7 +182,8 @@ CONSUMED_EVENTS: tuple[EventSpec, ...] = (
     _cache(Subject.ALERT_RAISED, Ordering.NONE),
     _cache(Subject.ALERT_RESOLVED, Ordering.NONE),
     _cache(Subject.THEME_PUBLISHED, Ordering.NONE),
-    _cache(Subject.RESERVATION_CHECKED_IN, _RESERVATION),
+    # Moves no key, but keeps one from being suspended: not behind bulk work.
+    _cache(Subject.RESERVATION_CHECKED_IN, _RESERVATION, _DEPARTURE),
     _cache(Subject.RESERVATION_CHECKED_OUT, _RESERVATION),
     _cache(Subject.OPERATOR_ROLE_UPDATED, Ordering.NONE),
 )

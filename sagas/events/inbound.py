@@ -99,6 +99,14 @@ class ReservationEvent(Origin):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedIn(Origin):
+    """The booking service says that the guest has come. Moves no key."""
+
+    reservation_id: str
+    property_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentCaptured(Origin):
     """Money for a reservation arrived."""
 
@@ -164,6 +172,7 @@ class BackofficeNotice(Origin):
 
 InboundEvent = (
     ReservationEvent
+    | CheckedIn
     | PaymentCaptured
     | UserDeactivated
     | PropertyDeactivated
@@ -279,6 +288,14 @@ def _reservation(envelope: Envelope, data: Mapping[str, Any]) -> ReservationEven
     )
 
 
+def _checked_in(envelope: Envelope, data: Mapping[str, Any]) -> CheckedIn:
+    return CheckedIn(
+        **_origin(envelope),
+        reservation_id=data["reservationId"],
+        property_id=canonical_property_id(data["propertyId"]),
+    )
+
+
 def _payment(envelope: Envelope, data: Mapping[str, Any]) -> PaymentCaptured:
     return PaymentCaptured(
         **_origin(envelope),
@@ -337,6 +354,7 @@ _PARSERS: dict[str, Callable[[Envelope, Mapping[str, Any]], InboundEvent]] = {
     Subject.BOOKING_DATES_CHANGED.value: _reservation,
     Subject.BOOKING_NO_SHOW.value: _reservation,
     Subject.BOOKING_FRAUD_FLAGGED.value: _reservation,
+    Subject.RESERVATION_CHECKED_IN.value: _checked_in,
     Subject.PAYMENT_CAPTURED.value: _payment,
     Subject.USER_DEACTIVATED.value: _user,
     Subject.PROPERTY_DEACTIVATED.value: _property_off,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from credentials import arrival_signs, stay_notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential, Reservation
@@ -17,7 +18,7 @@ from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import fall_back, issue_key, rest_key, revoke_key, update_key
+from sagas.flows import fall_back, guest_came, issue_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -52,6 +53,8 @@ def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str,
     Raises UnusableBooking for a room without a lock, or when no kind of key fits its doors.
     """
     place = house(batch.tenant_id, row.property_id)
+    if row.status != NO_SHOW and stay_notices.clear(row, [stay_notices.NO_SHOW_CONTRADICTED]):
+        stay_notices.save(row)
     if row.status in ENDED:
         _end(batch, row, event_id, cause)
         return
@@ -65,8 +68,8 @@ def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str,
 
 
 def run_no_show(batch: KeyBatch, row: Reservation | None, saga_id: str, cause: Cause) -> None:
-    """The delayed part of a no-show: re-reads the booking, and suspends its keys if the guest still has not come."""
-    if row is None or row.status != NO_SHOW:
+    """The delayed part of a no-show: re-reads the booking, and suspends its keys if nothing shows that the guest has come."""
+    if row is None or row.status != NO_SHOW or guest_came.tell(batch, row):
         return
     for key in _live(batch, row):
         suspend_soon(batch, key, SuspendReason.NO_SHOW, own_key("no-show", saga_id, key.id), cause)
@@ -127,11 +130,13 @@ def keep_resting(batch: KeyBatch, row: Reservation | None, made: KeyCredential, 
     where the failed one was to rest, where the guest has not come, and while the stay is under review."""
     stay = [key for key in batch.of_stay(str(made.reservation_id)) if key.incarnation == made.incarnation]
     reasons = [SuspendReason(key.suspend_reason) for key in stay if key.suspend_reason and not key.resuming]
-    reasons += [SuspendReason(reason) for reason in rest_key.was_to_rest(batch.tenant_id, failed.id)]
+    waited_for = [SuspendReason(reason) for reason in rest_key.was_to_rest(batch.tenant_id, failed.id)]
     status = row.status if row is not None else ""
-    reasons = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or status == NO_SHOW]
     if row is not None and status == NO_SHOW and _no_show_due(house(batch.tenant_id, row.property_id), row) <= batch.now:
-        reasons.append(SuspendReason.NO_SHOW)
+        waited_for.append(SuspendReason.NO_SHOW)
+    if row is not None and arrival_signs.has_come(batch.tenant_id, row.reservation_id, row.incarnation):
+        waited_for = [reason for reason in waited_for if reason is not SuspendReason.NO_SHOW]
+    reasons = [r for r in (*reasons, *waited_for) if r is not SuspendReason.NO_SHOW or status == NO_SHOW]
     if status == FRAUD:
         reasons.append(SuspendReason.FRAUD_REVIEW)
     if reasons:
@@ -350,6 +355,8 @@ def _rehome(key: KeyCredential, installation: InstallationFacts) -> None:
 
 def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str | None, event_id: str, cause: Cause) -> None:
     if row.status == NO_SHOW:
+        if guest_came.tell(batch, row):
+            return
         due = _no_show_due(place, row)
         saga_key = sha256_key(row.reservation_id, "suspend-noshow", f"v{row.incarnation}", f".{row.version}")
         lane = internal_lane(batch.tenant_id)

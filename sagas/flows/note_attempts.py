@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from credentials.arrival_signs import Sign, SignKind
 from credentials.lifecycle import State
 from credentials.models import CredentialDoor, KeyCredential, Transition
 from devices import health, webhooks
@@ -21,8 +22,9 @@ from sagas import outbox
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.events.instants import format_instant
 from sagas.events.subjects import Subject
+from sagas.flows import guest_came
 from sagas.flows.settle_plan import issue_call_key
-from sagas.outbox import Emission
+from sagas.outbox import Cause, Emission
 from vendors.port.ids import new_id
 from vendors.port.types import AccessRecord
 from vendors.support.marks import mark_of
@@ -32,6 +34,7 @@ LOOK_BACK = timedelta(days=60)
 ALIVE_WITHIN = timedelta(minutes=15)
 """An attempt told later than this is no sign that the lock answers now."""
 SHUT = frozenset({State.REVOKED, State.SUSPENDED, State.FAILED})
+OVER = frozenset({State.REVOKED, State.FAILED})
 _COLUMNS = {
     "id": "text", "tenant_id": "text", "property_id": "text", "device_id": "text", "credential_id": "text",
     "credential_state": "text", "outcome": "text", "deny_reason": "text", "kind": "text", "installation_id": "text",
@@ -94,7 +97,28 @@ def write(place: Place, known: Sequence[Known], now: datetime, *, signs_of_life:
     contradicting = {item.record.external_event_id for item in known if item.contradicts}
     told = [_alert(by_id[a.device_id], a) for a in new if a.external_event_id in contradicting]
     raise_alerts(place.tenant_id, told, now)
+    _note_arrivals(place, [item for item in known if item.record.external_event_id in {a.external_event_id for a in new}], now)
     return {attempt.external_event_id for attempt in new}
+
+
+def _note_arrivals(place: Place, new: Sequence[Known], now: datetime) -> None:
+    """A guest's key that opened a door shows that she has come; one that was over by then shows nothing."""
+    opened = {
+        item.key[0]: item
+        for item in reversed(new)  # the earliest of each key is kept
+        if item.record.outcome == "granted" and item.key is not None and item.key[1] not in OVER
+    }
+    keys = KeyCredential.objects.filter(tenant_id=place.tenant_id, id__in=sorted(opened), holder_kind="guest")
+    signs = [
+        Sign(
+            key.reservation_id, key.incarnation, SignKind.DOOR,
+            opened[key.id].record.attempted_at - _skew(opened[key.id].device), opened[key.id].device.label,
+        )
+        for key in (keys.exclude(reservation_id=None).order_by("id") if opened else ())
+        if key.reservation_id
+    ]  # fmt: skip
+    if signs:
+        guest_came.note(place.tenant_id, signs, now, Cause())
 
 
 def _lock_devices(place: Place, records: Sequence[AccessRecord]) -> dict[str, LockDevice]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from credentials import event_data
+from credentials import arrival_signs, event_data
 from credentials.lifecycle import State
 from credentials.models import KeyCredential, Reservation
 from credentials.reservations import NO_SHOW
@@ -82,10 +82,11 @@ def was_to_rest(tenant_id: str, credential_id: str) -> list[str]:
 
 
 def has_not_come(tenant_id: str, reservation_id: str | None, credential_id: str) -> bool:
-    """Re-reads the booking; the key's lock orders this against an event that says otherwise."""
+    """Re-reads the booking and the signs; the key's lock orders this against an event that says otherwise."""
     incarnations = KeyCredential.objects.filter(tenant_id=tenant_id, id=credential_id).values("incarnation")
     rows = Reservation.objects.filter(tenant_id=tenant_id, reservation_id=reservation_id, status=NO_SHOW)
-    return rows.filter(incarnation__in=incarnations).exists()
+    incarnation = rows.filter(incarnation__in=incarnations).values_list("incarnation", flat=True).first()
+    return incarnation is not None and not arrival_signs.has_come(tenant_id, str(reservation_id), incarnation)
 
 
 def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priority: int, cause: Cause) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from credentials import artifacts, event_data, notices
+from credentials.arrival_signs import Sign, SignKind
 from credentials.artifacts import NewArtifact
 from credentials.lifecycle import State
 from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from sagas.flows import companions, fall_back, given_again
+from sagas.flows import companions, fall_back, given_again, guest_came
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
@@ -139,9 +140,18 @@ def _take_result(
     note_card(context, key, answer.call, result)
     if isinstance(result, IssueResult):
         _take_artifact(context, key, answer.call, result)
+    _note_card(context, work, key, answer.call, result)
     if answer.call.verb is Verb.ISSUE:  # at once, or when the card was laid down
         companions.follow_up(context, work, key, result)
     return error
+
+
+def _note_card(context: StepContext, work: Work, key: KeyCredential, call: Call, result: CallResult) -> None:
+    """A card written for a guest shows that she has come."""
+    is_written = (call.writes_card or call.verb is Verb.ISSUE) and any(d.outcome is Outcome.DONE for d in result.doors)
+    if is_written and key.kind in notices.ON_CARDS and key.holder_kind == "guest" and key.reservation_id:
+        sign = Sign(key.reservation_id, key.incarnation, SignKind.CARD, context.now)
+        guest_came.note(key.tenant_id, [sign], context.now, work.cause)
 
 
 def _take_refusal(

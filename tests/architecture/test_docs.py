@@ -12,6 +12,7 @@ from django.core.management import get_commands, load_command_class
 from django.urls import URLPattern, get_resolver
 from django.urls.resolvers import URLResolver
 
+from credentials import stay_notices
 from lockservice.core.http_problems import PROBLEMS
 from sagas.events import registry
 from sagas.events.event_spec import Direction
@@ -79,7 +80,7 @@ def test_the_diagram_has_every_move_once() -> None:
 def test_effects_are_told_of_consumed_events_only() -> None:
     consumed = {spec.subject for spec in registry.REGISTRY.of_direction(Direction.CONSUMED)}
     assert set(EFFECTS) <= consumed
-    assert len(EFFECTS) == 12
+    assert len(EFFECTS) == 13
 
 
 def test_the_readme_names_exactly_the_events_that_are_sent() -> None:
@@ -219,11 +220,12 @@ def test_every_runbook_is_listed_and_names_itself() -> None:
 
 
 def test_every_alert_code_is_in_the_overview() -> None:
-    text = "\n".join(source for _, source in _sources("sagas", "devices"))
+    text = "\n".join(source for _, source in _sources("sagas", "devices", "credentials"))
     raised = set(re.findall(r'(?:\b_?alarm|NewAlert)\([^)]*?"([A-Z]+(?:_[A-Z]+)+)"', text))
+    raised |= {getattr(stay_notices, name) for name in re.findall(r"stay_alert\([^)]*?stay_notices\.([A-Z_]+)", text)}
     rows = [line for line in _read(RUNBOOKS / "README.md").splitlines() if line.startswith("| `")]
     told = {code for line in rows for code in re.findall(r"`([A-Z_]+)`", line)}
-    assert "KEY_REVOKE_FAILED" in raised
+    assert {"KEY_REVOKE_FAILED", "NO_SHOW_CONTRADICTED"} <= raised
     assert sorted(raised - told) == []
     assert [code for code in sorted(told) if f'"{code}"' not in text] == []
 

@@ -9,16 +9,23 @@ from collections import defaultdict
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
+from credentials import arrival_signs
 from credentials.models import KeyCredential, Reservation
-from credentials.reservations import holder_of
+from credentials.reservations import ENDED, holder_of
 from lockservice.console import cells, story, words
+from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
 from lockservice.console.roles import Right
-from lockservice.console.session import Desk
+from lockservice.console.session import Desk, desk_of
+from lockservice.console.site import opens_own_blocks
+from lockservice.core import tenancy
 from lockservice.core.auth_permissions import Permission
+from sagas import acts
 from sagas.models import Saga
 
 
@@ -88,6 +95,22 @@ class ReservationAdmin(ReadOnlyAdmin):
     def house_cell(self, row: Any) -> str:
         return cells.chips([row.desk.houses.get(row.property_id, row.property_id)])
 
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the button's address."""
+        view = self.admin_site.admin_view(self.arrived_view)
+        return [path("<path:object_id>/arrived/", view, name="credentials_reservation_arrived"), *super().get_urls()]
+
+    @opens_own_blocks
+    def arrived_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Notes that the guest has come."""
+        with tenancy.tenant(desk_of(request).tenant_id):
+            reservation_id = self.row(request, object_id).reservation_id
+        return press(
+            self, request, object_id, permission=Permission.KEY_ENCODE, action="arrived",
+            act=lambda desk: acts.note_arrival(desk.tenant_id, reservation_id, desk.actor),
+            done=lambda _value: _("Noted: the guest is here."),
+        )  # fmt: skip
+
     def detail_context(self, desk: Desk, row: Any) -> dict[str, Any]:
         """The stay with its keys and sagas."""
         keys = KeyCredential.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id).order_by(
@@ -97,7 +120,13 @@ class ReservationAdmin(ReadOnlyAdmin):
         labels = story.room_labels(row.tenant_id, list(row.rooms))
         may_read = desk.may(Right.GUEST_READ)
         holder = holder_of(row) if may_read else None
+        signs = arrival_signs.of_stay(row.tenant_id, row.reservation_id, row.incarnation)
+        can = not signs and row.status not in ENDED and desk.may(Permission.KEY_ENCODE)
         return {
+            "warnings": row.warnings,
+            "arrived_at": signs[0].at if signs else None,
+            "press_url": reverse("admin:credentials_reservation_arrived", args=[row.pk]) if can else "",
+            "press_title": words.ACTIONS["arrived"],
             "title": row.reservation_id,
             "zone": desk.zone_of(row.property_id),
             "house": desk.houses.get(row.property_id, row.property_id),

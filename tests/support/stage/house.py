@@ -253,11 +253,12 @@ class House:
     # -- what is told
 
     def alerts(self, code: str = "") -> list[dict[str, str]]:
-        """Return the alerts raised so far, oldest first: code, severity, detail, runbook, credential."""
+        """Return the alerts raised so far, oldest first: code, severity, detail, runbook, credential, stay."""
         with tenant(self.tenant_id):
             rows = Alert.objects.filter(tenant_id=self.tenant_id).order_by("raised_at", "id")
             found = [
-                {"id": r.id, "code": r.code, "severity": r.severity, "detail": r.detail, "runbook": r.runbook, "key": r.credential_id}
+                {"id": r.id, "code": r.code, "severity": r.severity, "detail": r.detail, "runbook": r.runbook, "key": r.credential_id,
+                 "stay": r.reservation_id}
                 for r in rows
             ]  # fmt: skip
         return [alert for alert in found if code in ("", alert["code"])]

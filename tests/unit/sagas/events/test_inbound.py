@@ -211,10 +211,16 @@ def test_a_task_has_assignee_room_and_due_time() -> None:
 
 
 def test_cache_events_are_notices_and_never_bookings_or_deactivations() -> None:
-    for subject in (Subject.RESERVATION_CHECKED_IN, Subject.RESERVATION_CHECKED_OUT, Subject.USER_DISABLED):
+    for subject in (Subject.RESERVATION_CHECKED_OUT, Subject.USER_DISABLED, Subject.ALERT_RAISED):
         event = parse(envelope(subject))
         assert type(event) is inbound.BackofficeNotice
         assert event.data == EXAMPLES[subject][0]
+
+
+def test_a_check_in_names_the_stay_and_is_no_booking() -> None:
+    event = parse(envelope(Subject.RESERVATION_CHECKED_IN))
+    assert isinstance(event, inbound.CheckedIn)
+    assert event.reservation_id == EXAMPLES[Subject.RESERVATION_CHECKED_IN][0]["reservationId"]
 
 
 def test_every_key_moving_subject_has_a_type_of_its_own() -> None:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sagas', '0007_figures'),
+        ('sagas', '0008_known_action'),
     ]
 
     operations = [
