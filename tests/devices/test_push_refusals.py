@@ -19,13 +19,13 @@ from tests.support.hotel import build_hotel
 from tests.support.push_site import Site as Hotel
 from tests.support.push_site import assert_refused, own_secrets
 from tests.support.web_server import WebServer
-from tests.vendors.conftest import harnesses
+from tests.vendors import matrix
 from tests.vendors.site import Site
 from vendors.port.protocol import Webhook
 from vendors.port.secrets import Token
 
 __all__ = ["web"]
-ALL = {name: (manifest, harness) for manifest, name, harness in harnesses()}
+ALL = {place.name: (place.manifest, place.harness) for place in matrix.places()}
 PUSHING = [name for name, (_, harness) in ALL.items() if Webhook not in harness.lacks]
 
 

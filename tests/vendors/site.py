@@ -195,7 +195,8 @@ class Harness:
     """One way to run a vendor. `over_http` says that answers can break on the way; `throttles`, that the vendor can be made to
     say that it is asked too fast; `stepwise`, that its verbs take several requests, before any of which it may say so;
     `enlarges`, that a house can have any number of doors; `speaks_https`, that its settings hold
-    http addresses which may be https. `lacks` are the optional protocols of the port its adapter does not offer."""
+    http addresses which may be https. `lacks` are the optional protocols of the port its adapter does not offer; `runs_again` says that another
+    harness has the same adapter and simulator, so that `make test` need not run all of its cases."""
 
     open: Callable[[], AbstractContextManager[Callable[[], Site]]]
     troubles: tuple[Trouble, ...] = tuple(Trouble)
@@ -204,6 +205,7 @@ class Harness:
     enlarges: bool = False
     speaks_https: bool = False
     lacks: frozenset[type] = frozenset()
+    runs_again: bool = False
 
     @property
     def over_http(self) -> bool:

@@ -121,6 +121,6 @@ def process() -> Iterator[Callable[[], Site]]:
 
 
 HARNESSES = {
-    "mock in-process": Harness(in_process, tuple(_PROFILES), throttles=True, enlarges=True),
+    "mock in-process": Harness(in_process, tuple(_PROFILES), throttles=True, enlarges=True, runs_again=True),
     "mock": Harness(process, throttles=True, enlarges=True),
 }
