@@ -20,6 +20,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from lockservice.embedded import postgres, process, roles, servers, valkey
 from lockservice.embedded.local import LocalDirectory
 from tests.support import own_database
+from tests.support.folder_seconds import FolderSeconds
 from tests.support.leak_watch import LeakWatch
 
 ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
@@ -35,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         local = LocalDirectory.from_environment().prepare()
         _session_lock = os.open(local.run / "test-sessions.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(_session_lock, fcntl.LOCK_SH)
+        config.pluginmanager.register(FolderSeconds(), "folder-seconds")
     config.pluginmanager.register(LeakWatch(config), "leak-watch")
 
 
