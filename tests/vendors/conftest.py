@@ -8,6 +8,7 @@ harness can go through; one that asks for `harness` is told which one it runs on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wants = [name for name in ("kind", "trouble") if name in metafunc.fixturenames]
     rows = matrix.cases(metafunc.function, wants)
-    metafunc.parametrize(["harness", *wants], rows, indirect=["harness"], scope="session")
+    metafunc.parametrize(["harness", *wants], rows, indirect=["harness"])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,16 +35,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.chaos)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def harness(request: pytest.FixtureRequest) -> Harness:
     found: Harness = request.param
     return found
 
 
 @pytest.fixture(scope="session")
-def new_site(harness: Harness) -> Iterator[Callable[[], Site]]:
-    with harness.open() as make:
-        yield make
+def open_harness() -> Iterator[Callable[[Harness], Callable[[], Site]]]:
+    """Give what opens a harness once and keeps it open: tests come in any order, and a simulator takes long to start."""
+    opened: dict[Harness, Callable[[], Site]] = {}
+    with ExitStack() as running:
+
+        def open_once(harness: Harness) -> Callable[[], Site]:
+            if harness not in opened:
+                opened[harness] = running.enter_context(harness.open())
+            return opened[harness]
+
+        yield open_once
+
+
+@pytest.fixture
+def new_site(open_harness: Callable[[Harness], Callable[[], Site]], harness: Harness) -> Callable[[], Site]:
+    return open_harness(harness)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ survive a restart; it is written every second when something changed, and at the
 | request | body | answer |
 |---|---|---|
 | POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | count |
-| GET /dump | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
+| GET /dump?device= | | of one door, or of all: `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
 | POST /clock | `{"now": iso or null, "running"?: true}` | moves the vendor's and doors' clock; it runs on, or stands still |
 | POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
 | POST /door | `{"device", "reachable"?, "clockSkewS"?}` | cuts a lock off, sets its clock wrong |
@@ -35,6 +35,7 @@ from datetime import datetime
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from vendors.port.types import Window
 from vendors.support.simulator_clock import MovableClock
@@ -98,11 +99,13 @@ class Simulator:
         self.cloud.ledger.seed(body["doors"], body.get("additive", True))
         return {"doors": len(self.cloud.ledger.all_doors())}
 
-    def _dump(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _dump(self, body: dict[str, Any]) -> dict[str, Any]:
+        wanted = body.get("device")
         with self.cloud.ledger.lock:
-            off = self.cloud.unreachable
-            doors = [_dump_door(door) | {"reachable": door.external_id not in off} for door in self.cloud.ledger.all_doors()]
-        return {"now": self.clock.now().isoformat(), "doors": doors}
+            off, doors = self.cloud.unreachable, self.cloud.ledger.all_doors()
+            found = [door for door in doors if wanted in {None, door.external_id}]
+            rows = [_dump_door(door) | {"reachable": door.external_id not in off} for door in found]
+        return {"now": self.clock.now().isoformat(), "doors": rows}
 
     def _clock(self, body: dict[str, Any]) -> dict[str, Any]:
         self.clock.move(body["now"], running=bool(body.get("running", True)))
@@ -191,7 +194,8 @@ def serve(
     def control(request: Request) -> Reply:
         if request.path == PATH:
             return trouble.serve(request)
-        return _answer(lambda: simulator.control(request.path, request.json()))
+        query = dict(parse_qsl(request.target.partition("?")[2]))
+        return _answer(lambda: simulator.control(request.path, query | request.json()))
 
     return http_serve(trouble.around(vendor), port, host), http_serve(control, control_port, host)
 

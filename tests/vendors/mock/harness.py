@@ -94,8 +94,8 @@ class ProcessSite(MockSite):
         return bool(self.simulator.post("/try", body)["open"])
 
     def keys_at(self, door: Door) -> int:
-        rows = self.simulator.get("/dump")["doors"]
-        return next(len(row["keys"]) for row in rows if row["device"] == door.external_id)
+        (row,) = self.simulator.get(f"/dump?device={door.external_id}")["doors"]
+        return len(row["keys"])
 
     def request_count(self) -> int:
         return len(self.proxy.paths)
