@@ -61,6 +61,7 @@ ACTIONS: dict[str, frozenset[State]] = {
     "encode": frozenset({State.REQUESTED, State.ACTIVE}),
     "retry": frozenset({State.ACTIVE, State.SUSPENDED, State.REVOKED, State.FAILED}),
     "choose_pin": LIVE | {State.FAILED},
+    "leave_old_room": frozenset({State.ACTIVE, State.SUSPENDED}),
 }
 """What a person may ask for in each state. Revoking a key not yet active abandons it (`fail`)."""
 

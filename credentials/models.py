@@ -10,6 +10,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django_fsm import FSMField, transition
 
+from credentials import targets
 from credentials.lifecycle import BY_NAME, LIVE, State
 from vendors.port.types import CredentialKind, Intent, Propagation, RevokeReason, SuspendReason
 
@@ -29,6 +30,13 @@ class DoorState(models.TextChoices):
     PRESENT = "present", "key is there"
     SUSPENDED = "suspended", "key rests"
     ABSENT = "absent", "key was taken back"
+
+
+class OldRoom(models.TextChoices):
+    """What becomes of a door whose room was left. Empty where none was left, or where it is simply taken."""
+
+    KEPT = targets.KEPT, "opens until the new room does"
+    RELEASED = targets.RELEASED, "is taken now"
 
 
 class KeyCredential(models.Model):
@@ -158,9 +166,10 @@ class KeyCredential(models.Model):
 class CredentialDoor(models.Model):
     """A credential at one door: what the door is known to carry, and the open call if there is one.
 
-    `dropped` doors (a room that was moved out of) shall carry nothing. `verb` is written before a call and cleared when its
-    effect is known; `rounds` counts keys taken back here, so that giving one anew is a new
-    effect; `attempts` counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
+    `dropped` doors (a room that was moved out of) shall carry nothing, unless `old_room` says that they are kept until the new
+    room opens; a key that was left as a whole has its doors kept without being dropped. `verb` is written before a call and
+    cleared when its effect is known; `rounds` counts keys taken back here, so that giving one anew is a new effect; `attempts`
+    counts calls made for the present `desired_version`; `due_at` (real time) delays the next one.
     """
 
     tenant_id = models.CharField(max_length=64)
@@ -169,6 +178,7 @@ class CredentialDoor(models.Model):
     room_id = models.CharField(max_length=64, blank=True)
     lane = models.CharField(max_length=200)
     dropped = models.BooleanField(default=False)
+    old_room = models.CharField(max_length=8, blank=True, default="", db_default="", choices=OldRoom.choices)
     state = models.CharField(max_length=10, choices=DoorState.choices, default=DoorState.NONE)
     carried_from = models.DateTimeField(null=True)
     carried_until = models.DateTimeField(null=True)

@@ -18,6 +18,7 @@ PIN_CHANGED: Final = "PIN_CHANGED"
 PIN_CHOSEN: Final = "PIN_CHOSEN"
 CARD_KILLED: Final = "CARD_KILLED"
 SUSPENDED_AT_ONCE: Final = "SUSPENDED_AT_ONCE"
+OLD_ROOM_KEPT: Final = "OLD_ROOM_KEPT"
 
 ON_CARDS: Final = frozenset({CredentialKind.RFID_CARD.value, CredentialKind.NFC_TAG.value})
 _GONE: Final = ("none", "absent")

@@ -30,7 +30,8 @@ _KEY_COLUMNS = {
     "valid_from": "timestamptz", "valid_until": "timestamptz", "ends_at": "timestamptz", "intent": "text",
 }  # fmt: skip
 _DOOR_COLUMNS = {
-    "dropped": "bool", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz", "pin_version": "int",
+    "dropped": "bool", "old_room": "text", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz",
+    "pin_version": "int",
     "carried_version": "int", "rounds": "int", "vendor_ref_sealed": "bytea", "propagation": "text",
     "effective_not_after": "timestamptz", "verb": "text",
     "attempts": "smallint", "attempts_for": "int", "due_at": "timestamptz", "final": "bool",

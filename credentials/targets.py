@@ -26,6 +26,11 @@ class Verb(StrEnum):
 
 RANK = {verb: rank for rank, verb in enumerate(Verb)}
 
+KEPT = "kept"
+"""Of a door whose room was left: it goes on opening until the room that the holder moved to does."""
+RELEASED = "released"
+"""Of a door whose room was left: it was kept, and is to be taken now."""
+
 
 class KeyView(Protocol):
     """The part of a credential this module reads."""
@@ -41,6 +46,7 @@ class DoorView(Protocol):
     """The part of a credential's door this module reads."""
 
     dropped: bool
+    old_room: str
     state: str
     verb: str
     carried_from: datetime | None
@@ -49,9 +55,14 @@ class DoorView(Protocol):
     room_id: str
 
 
+def is_left(door: DoorView) -> bool:
+    """Says whether the holder has left the door's room for good: one that is kept for a while is still hers."""
+    return door.dropped and door.old_room != KEPT
+
+
 def wanted(key: KeyView, door: DoorView) -> str:
     """Returns `present`, `suspended` or `absent`."""
-    if door.dropped or key.state in (State.REVOKED, State.FAILED):
+    if is_left(door) or key.state in (State.REVOKED, State.FAILED):
         return "absent"
     if key.state == State.SUSPENDED and not key.resuming:
         return "suspended"
@@ -79,7 +90,7 @@ def _toward_rest(door: DoorView) -> Verb | None:
 def _toward_present(key: KeyView, door: DoorView) -> Verb | None:
     if door.state in ("none", "absent"):
         return Verb.ISSUE
-    if door.pin_version != key.pin_version:
+    if door.pin_version != key.pin_version and door.old_room != KEPT:  # the old room keeps the digits that she knows
         return Verb.REVOKE
     if door.state == "suspended" or door.verb in (Verb.SUSPEND, Verb.UNSUSPEND):
         return Verb.UNSUSPEND
@@ -94,6 +105,6 @@ def is_settled(key: KeyView, doors: Sequence[DoorView]) -> bool:
 
 def opens_a_room(key: KeyView, doors: Sequence[DoorView]) -> bool:
     """Says whether the key is known to be at a room's door it shall open. A key without rooms needs any door."""
-    present = [door for door in doors if not door.dropped and door.state == "present" and not door.verb]
-    has_rooms = any(door.room_id for door in doors if not door.dropped)
+    present = [door for door in doors if not is_left(door) and door.state == "present" and not door.verb]
+    has_rooms = any(door.room_id for door in doors if not is_left(door))
     return any(door.room_id for door in present) if has_rooms else bool(present)

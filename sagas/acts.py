@@ -26,7 +26,19 @@ from lockservice.core import clock, crypto, tenancy
 from lockservice.core.places import Property
 from sagas import known_actions
 from sagas.consumer import handle_body
-from sagas.flows import guest_came, issue_key, replace_key, rest_key, revoke_key, successors, update_key, wake_sagas, write_card
+from sagas.flows import (
+    guest_came,
+    issue_key,
+    old_rooms,
+    replace_key,
+    rest_key,
+    revoke_key,
+    room_move,
+    successors,
+    update_key,
+    wake_sagas,
+    write_card,
+)
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from sagas.outbox import Cause
@@ -311,12 +323,31 @@ def retry(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
         batch.retarget(key)
         if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id)):
             raise Refused("TRANSITION_REFUSED", "nothing is open on this key")
-        for door in batch.doors_at(key):
-            door.due_at, door.final, door.attempts = None, False, 0
-            batch.touch_door(door)
+        _start_over(batch, key)
         return None
 
     return act_on_key(tenant_id, credential_id, "retry", actor, act_id, (), do, whole_stay=True)
+
+
+def _start_over(batch: KeyBatch, key: KeyCredential) -> None:
+    """Gives every door of the key its tries again; a move by one change is tried as one change again."""
+    for door in batch.doors_at(key):
+        door.due_at, door.final, door.attempts = None, False, 0
+        batch.touch_door(door)
+    old_rooms.try_again(batch, key)
+
+
+def leave_old_room(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
+    """Takes the room that a guest moved out of, though her new one may not open yet.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED.
+    """
+
+    def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
+        if not room_move.give_up_old_room(batch, key, cause):
+            raise Refused("TRANSITION_REFUSED", "the key has no old room")
+
+    return act_on_key(tenant_id, credential_id, "leave_old_room", actor, act_id, (), do, whole_stay=True)
 
 
 def retry_saga(tenant_id: str, saga_id: str) -> None:
@@ -329,9 +360,7 @@ def retry_saga(tenant_id: str, saga_id: str) -> None:
             batch = KeyBatch.load(tenant_id, [row.credential_id], clock.now())
             for key in batch.keys.values():
                 batch.retarget(key)
-                for door in batch.doors_at(key):
-                    door.due_at, door.final, door.attempts = None, False, 0
-                    batch.touch_door(door)
+                _start_over(batch, key)
             batch.flush()
         if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, id=saga_id)):
             raise Refused("TRANSITION_REFUSED", "the saga is not waiting or dead")

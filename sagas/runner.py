@@ -21,7 +21,7 @@ import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from credentials import artifacts, pin_slots
+from credentials import artifacts, locks, pin_slots
 from credentials.models import Reservation
 from credentials.services import KeyBatch
 from credentials.targets import Verb
@@ -36,7 +36,9 @@ from sagas.flows import (
     doors_changed,
     follow_booking,
     guest_came,
+    old_rooms,
     rest_key,
+    room_move,
     settle_plan,
     settle_record,
     successors,
@@ -322,6 +324,7 @@ class Runner:
         for work, answer in standing:
             settle_record.record(context, work, answer)
         _flush(context)
+        old_rooms.wake(tenant_id, context.opened)
         call_counts.add(tenant_id, _calls_made(standing), hotel_now)
         breaker.note(tenant_id, _heard(standing), hotel_now, real_now, settings.RETRY_SCALE)
         tenancy.switch_to_queues()
@@ -401,6 +404,9 @@ class Runner:
 
 def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: datetime) -> None:
     """Runs a flow that calls no vendor, inside the tenant's block."""
+    if work.flow == room_move.FLOW:
+        _look_at_move(work, tenant_id, hotel_now, real_now)
+        return
     if work.flow in _OF_STAYS:
         rows = Reservation.objects.select_for_update().filter(tenant_id=tenant_id, reservation_id=work.reservation_id)
         row = next(iter(rows), None)
@@ -423,6 +429,16 @@ def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: dat
     batch.flush()
     work.step += 1
     _turn_page(walk, work, page, real_now)
+
+
+def _look_at_move(work: Work, tenant_id: str, hotel_now: datetime, real_now: datetime) -> None:
+    row = locks.lock_reservation(tenant_id, work.reservation_id) if work.reservation_id else None
+    if work.reservation_id:
+        batch = KeyBatch.load_stays(tenant_id, [work.reservation_id], hotel_now)
+    else:
+        batch = KeyBatch.load(tenant_id, [str(work.args["key"])], hotel_now)
+    room_move.run(batch, row, work, real_now, settings.RETRY_SCALE)
+    batch.flush()
 
 
 def _turn_page(walk: Walk, work: Work, page: Sequence[str], real_now: datetime) -> None:

@@ -115,6 +115,8 @@ class StepContext:
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     rest_at_once: dict[str, str] = field(default_factory=dict)
     """Why keys on their way must rest as soon as they are there, by credential."""
+    opened: set[str] = field(default_factory=set)
+    """Stays of which a door opened just now."""
 
     @property
     def now(self) -> datetime:

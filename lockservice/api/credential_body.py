@@ -155,12 +155,14 @@ def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[st
 
 
 def _actions(key: KeyCredential) -> list[str]:
-    """A card that says what our books say needs no encoding, and only a PIN has digits."""
+    """A card that says what our books say needs no encoding, only a PIN has digits, and not every guest has an old room."""
     unfit = set()
     if key.state == State.ACTIVE and not notices.card_is_stale(key):
         unfit.add("encode")
     if key.kind != CredentialKind.PIN_CODE:
         unfit.add("choose_pin")
+    if not notices.is_noted(key, notices.OLD_ROOM_KEPT):
+        unfit.add("leave_old_room")
     return [name for name in allowed_actions(key.state) if name not in unfit]
 
 

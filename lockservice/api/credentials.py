@@ -290,6 +290,22 @@ class RetryRoute(Route):
         return _on(request, credential_id, lambda act_id: acts.retry(tenant_id, credential_id, who, act_id))
 
 
+class LeaveOldRoomRoute(Route):
+    """Takes the room that a guest moved out of before her new one opens."""
+
+    needs: ClassVar = {"POST": Permission.KEY_UPDATE}
+
+    @documented(
+        summary="Take the old room of a guest who moved", tag=TAG, answers={200: _DONE, 202: _ACCEPTED}, parameters=[PREFER],
+        idempotent=True, operation_id="credential_leave_old_room",
+    )  # fmt: skip
+    def post(self, request: Request, credential_id: str) -> Response:
+        """Ends the keeping of the old room at once: she has her things, or is let in by somebody."""
+        read_nothing(request)
+        who, tenant_id = actor(request), principal(request).tenant_id
+        return _on(request, credential_id, lambda act_id: acts.leave_old_room(tenant_id, credential_id, who, act_id))
+
+
 def _on(request: Request, credential_id: str, act: Callable[[str], Act], *, masked: str = "") -> Response:
     """Performs an act on a credential of the caller's properties; `masked` as in `perform`. Raises Problem NOT_FOUND."""
     caller = principal(request)

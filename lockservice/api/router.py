@@ -41,6 +41,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{_KEY}/encode", credentials.EncodeRoute.as_view()),
     path(f"{_KEY}/pin", credentials.PinRoute.as_view()),
     path(f"{_KEY}/retry", credentials.RetryRoute.as_view()),
+    path(f"{_KEY}/leave-old-room", credentials.LeaveOldRoomRoute.as_view()),
     path("lock/v1/devices", devices.DevicesRoute.as_view()),
     path("lock/v1/devices/<opaque:device_id>/health", devices.HealthRoute.as_view()),
     path("lock/v1/devices/<opaque:device_id>/readings", devices.ReadingsRoute.as_view()),

@@ -282,6 +282,16 @@ class RetryForm(KeyForm):
         return acts.retry(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id)
 
 
+class LeaveOldRoomForm(KeyForm):
+    """Takes the room that a guest moved out of before her new one opens."""
+
+    name = "leave_old_room"
+    danger = True
+
+    def act(self) -> Any:
+        return acts.leave_old_room(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id)
+
+
 class RevealForm(KeyForm):
     """Shows the PIN, once, to a person who may see it."""
 
@@ -322,6 +332,11 @@ BUTTONS: dict[str, Button] = {
     "confirm": Button(ConfirmForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
     "retry": Button(
         RetryForm, (Permission.KEY_ISSUE,), lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")
+    ),
+    "leave_old_room": Button(
+        LeaveOldRoomForm,
+        (Permission.KEY_UPDATE,),
+        lambda key: _allowed("leave_old_room")(key) and notices.is_noted(key, notices.OLD_ROOM_KEPT),
     ),
     "update": Button(UpdateForm, (Permission.KEY_UPDATE,), _allowed("update")),
     "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,), _allowed("unsuspend")),

@@ -110,6 +110,7 @@ ACTIONS = {
     "encode": _("Encode a card"),
     "retry": _("Repair open doors"),
     "choose_pin": _("Choose the PIN"),
+    "leave_old_room": _("Take the old room back now"),
     "confirm": _("Papers were seen"),
     "arrived": _("The guest is here"),
     "reveal": _("Show the PIN"),

@@ -18,7 +18,7 @@ from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import fall_back, guest_came, issue_key, rest_key, revoke_key, update_key
+from sagas.flows import fall_back, guest_came, issue_key, old_rooms, rest_key, revoke_key, room_move, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -120,8 +120,9 @@ def bring(batch: KeyBatch, row: Reservation, key: KeyCredential, saga_key: str, 
     place = house(batch.tenant_id, row.property_id)
     home = _home_for(batch, key, homes_of(batch.tenant_id, place, row))
     if home is None:
-        revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
+        room_move.leave(batch, place, key, Window(row.valid_from, row.valid_until), saga_key, cause)
         return
+    old_rooms.come_back(batch, key)
     _update(batch, place, key, saga_key, cause, Window(row.valid_from, row.valid_until), home, row)
 
 
@@ -157,25 +158,31 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
     homes = homes_of(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
     live = _live(batch, row)
-    resting = _resting(live, row)
+    resting = {ordinal: reason for ordinal in (0, *(k.ordinal for k in live)) if (reason := _resting(live, row, ordinal))}
+    left: list[KeyCredential] = []
     for key in live:
         _rehome_waiting(key, homes)
         home = _home_for(batch, key, homes)
         if home is None:
-            saga_key = sha256_key(event_id, key.id, "revoke")
-            revoke_key.begin(batch, key, RevokeReason.REPLACED, saga_key, cause, trigger="room_moved")
+            room_move.leave(batch, place, key, window, sha256_key(event_id, key.id, "revoke"), cause)
+            left.append(key)
             continue
+        old_rooms.come_back(batch, key)
         saga_key = sha256_key(row.reservation_id, "update", str(row.version))
         if key.ordinal:
             saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id)
         _update(batch, place, key, saga_key, cause, window, home, row)
     for home in homes.values() if is_open else ():
         _issue_if_missing(batch, place, row, home, window, cause)
-    if resting is not None:
-        known = {key.id for key in live}
-        for key in [key for key in _live(batch, row) if key.id not in known]:
+        for key in left:
+            if key.ordinal and home.rooms:
+                _issue_further(batch, place, row, home, key, cause)
+    known = {key.id for key in live}
+    for key in [key for key in _live(batch, row) if key.id not in known] if resting else ():
+        reason = resting.get(key.ordinal) or resting.get(0)
+        if reason is not None:
             saga_key = own_key("moved-resting", row.reservation_id, str(row.version), key.id)
-            suspend_soon(batch, key, resting, saga_key, cause)
+            suspend_soon(batch, key, reason, saga_key, cause)
 
 
 def _rehome_waiting(key: KeyCredential, homes: dict[str, Home]) -> None:
@@ -218,9 +225,14 @@ def _reaches(key: KeyCredential, rooms: tuple[str, ...]) -> bool:
     return set(rooms) <= here
 
 
-def _resting(live: list[KeyCredential], row: Reservation) -> SuspendReason | None:
-    """Returns why a key of the stay rests: a room on another lock system wakes nobody's key."""
-    reasons = [SuspendReason(key.suspend_reason) for key in live if key.state == State.SUSPENDED and not key.resuming]
+def _resting(live: list[KeyCredential], row: Reservation, ordinal: int) -> SuspendReason | None:
+    """Return why a key of the stay is suspended: a room on another lock system resumes nobody's key.
+
+    A suspended companion alone suspends no other; where the stay has no first key, any of its keys counts.
+    """
+    same = [key for key in live if key.ordinal == ordinal]
+    counted = same if same or ordinal else live
+    reasons = [SuspendReason(key.suspend_reason) for key in counted if key.state == State.SUSPENDED and not key.resuming]
     lasting = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or row.status == NO_SHOW]
     return lasting[0] if lasting else None
 
@@ -281,6 +293,35 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
         old.replaced_by = made.id
         batch.touch(old)
         keep_resting(batch, row, made, old, cause)
+
+
+def _issue_further(batch: KeyBatch, place: House, row: Reservation, home: Home, key: KeyCredential, cause: Cause) -> None:
+    """Give a companion, whose key opens the rooms that the stay has left, one for the rooms it moved to."""
+    here = [k for k in batch.of_stay(row.reservation_id) if k.installation_id == home.installation.id]
+    same = next((k for k in here if k.state in LIVE and k.ordinal == key.ordinal), None)
+    if same is not None and same.replaces == key.id:
+        return
+    ordinal = key.ordinal if same is None else max(k.ordinal for k in here) + 1
+    window = Window(row.valid_from, row.valid_until)
+    if place.policy.widen(window).valid_until <= batch.now:
+        return
+    request = replace(
+        _request(row, home, window, own_key("moved-further", key.id, str(row.version), home.installation.id)),
+        holder_id=key.holder_id,
+        ordinal=ordinal,
+        preferred_kinds=tuple(dict.fromkeys(CredentialKind(kind) for kind in (key.kind, *key.preferred_kinds))),
+        intent=Intent.ADDITIONAL,
+        replaces=key.id if same is None else None,
+        requested_by=key.requested_by,
+        channel_hint=key.channel_hint,
+        id_verified=True,
+    )
+    try:
+        issue_key.begin(batch, place, request, cause)
+    except (issue_key.NoKindFits, issue_key.NoDoors) as error:
+        detail = f"a further key of the stay has no counterpart in the new room: {error}"
+        moved = f"moved:{key.id}:{row.version}"
+        batch.alerts.append(NewAlert(moved, "KEY_ISSUE_FAILED", "warning", detail, "lock/key-issue", place.property_id, key.id))
 
 
 def _failed_for_another(key: KeyCredential, home: Home, window: Window) -> bool:

@@ -13,9 +13,11 @@ from credentials.house import House
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.policy import PHONE_AND_PIN, choose_kind
 from credentials.services import KeyBatch
+from credentials.targets import KEPT
 from devices import adapters, selectors
 from devices.selectors import DeviceFacts, InstallationFacts
 from lockservice.core import crypto
+from sagas.flows import old_rooms
 from sagas.intake import PRIORITY_ISSUE, Start, sha256_key
 from sagas.outbox import Cause
 from vendors.port.ids import new_id
@@ -115,7 +117,10 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
         requested_at=batch.now,
         warnings=[{"code": code, "detail": detail} for code, detail in request.notices],
     )
-    batch.add(key, [new_door(key, device, request.installation) for device in facts], cause)
+    doors = [new_door(key, device, request.installation) for device in facts]
+    _inherit_old_rooms(batch, key, doors)
+    batch.add(key, doors, cause)
+    old_rooms.watch(batch, key, cause)
     if not waiting:
         launch(batch, place, key, cause, priority=request.priority, args=request.args)
     return key
@@ -222,6 +227,14 @@ def lane_width(batch: KeyBatch, key: KeyCredential) -> int:
     facts = selectors.installation(key.tenant_id, key.installation_id)
     lane = first_lane(batch, key)
     return selectors.lane_of(facts, adapters.manifest(key.vendor), lane.partition(":")[2])[1]
+
+
+def _inherit_old_rooms(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> None:
+    """What takes the place of a key in a room that the stay has left is there for as long as that key was to be."""
+    kept = {door.device_id for door in batch.doors.get(key.replaces or "", ()) if door.old_room == KEPT and not door.dropped}
+    for door in doors:
+        if door.device_id in kept:
+            door.old_room = KEPT
 
 
 def _waiting_for(

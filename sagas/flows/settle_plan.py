@@ -22,7 +22,7 @@ from devices.health_rules import window_by_clocks
 from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
-from sagas.flows import choose_pin, fall_back, rest_key, settle_record, stay_start
+from sagas.flows import choose_pin, fall_back, old_rooms, rest_key, settle_record, stay_start
 from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
@@ -127,6 +127,7 @@ def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
 
 
 def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group | None:
+    old_rooms.settle(context.batch, key)
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door)) is not None]
     open_doors = [(door, verb) for door, verb in wanting if not is_spent(key, door, verb)]

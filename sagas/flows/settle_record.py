@@ -16,7 +16,7 @@ from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from sagas.flows import companions, fall_back, given_again, guest_came
+from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
@@ -143,6 +143,8 @@ def _take_result(
     _note_card(context, work, key, answer.call, result)
     if answer.call.verb is Verb.ISSUE:  # at once, or when the card was laid down
         companions.follow_up(context, work, key, result)
+        if key.reservation_id and any(item.outcome is Outcome.DONE for item in result.doors):
+            context.opened.add(key.reservation_id)
     return error
 
 
@@ -200,6 +202,7 @@ def _quota_outlasted(context: StepContext, work: Work, key: KeyCredential) -> bo
 
 def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:
     _decide_pending(context, work, key, error)
+    old_rooms.settle(context.batch, key)
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
     open_doors = [door for door, verb in wanting if not is_spent(key, door, verb)]
@@ -302,8 +305,9 @@ def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
     if key.resuming and key.state == State.SUSPENDED:
         _resume(context, work, key)
     _tell_updated(context, work, key)
-    if key.state == State.ACTIVE and any(w["code"] == "DOORS_PENDING" for w in key.warnings):
-        key.warnings = [w for w in key.warnings if w["code"] != "DOORS_PENDING"]
+    if key.state == State.ACTIVE:
+        for code in ("DOORS_PENDING", "DOORS_MISSING"):
+            notices.clear(key, code)
 
 
 def _tell_updated(context: StepContext, work: Work, key: KeyCredential) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 from credentials.house import House
 from credentials.lifecycle import TERMINAL, State
-from credentials.models import KeyCredential
+from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
+from credentials.targets import RELEASED
 from devices import selectors
+from devices.selectors import DeviceFacts
 from sagas.events.instants import format_instant
-from sagas.flows import issue_key, wake_sagas
+from sagas.flows import issue_key, old_rooms, wake_sagas
 from sagas.intake import PRIORITY_ISSUE, PRIORITY_SECURITY, Start
 from sagas.models import Saga
 from sagas.outbox import Cause
@@ -51,7 +53,7 @@ def begin(
     if key.state in TERMINAL:
         return False
     changes = _change_window(batch, place, key, window, grace_included=grace_included) | _change_rooms(
-        batch, place, key, rooms, areas, areas_only=areas_only
+        batch, place, key, rooms, areas, areas_only=areas_only, take_first=take_first
     )
     if not changes:
         return False
@@ -73,6 +75,8 @@ def begin(
         ),
         cause,
     )
+    if not take_first:
+        old_rooms.watch(batch, key, cause)
     return True
 
 
@@ -101,6 +105,7 @@ def _change_rooms(
     areas: tuple[str, ...] | None,
     *,
     areas_only: bool,
+    take_first: bool,
 ) -> dict[str, Any]:
     if rooms is None and areas is None:
         return {}
@@ -121,7 +126,7 @@ def _change_rooms(
     if new_areas != sorted(key.areas):
         changes["scope"] = {"from": {"areas": sorted(key.areas)}, "to": {"areas": new_areas}}
     key.rooms, key.areas = new_rooms, new_areas
-    _regroup_doors(batch, key, standing, wanted)
+    _regroup_doors(batch, key, standing, wanted, take_first=take_first)
     KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.id).update(rooms=key.rooms, areas=key.areas)
     return changes or {"rooms": {"from": old_rooms, "to": new_rooms}}
 
@@ -130,10 +135,26 @@ def _has_areas_only(key: KeyCredential) -> bool:
     return not key.rooms and key.waiting_for != issue_key.ROOM
 
 
-def _regroup_doors(batch: KeyBatch, key: KeyCredential, standing: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _regroup_doors(
+    batch: KeyBatch,
+    key: KeyCredential,
+    standing: dict[str, CredentialDoor],
+    wanted: dict[str, DeviceFacts],
+    *,
+    take_first: bool,
+) -> None:
     installation = selectors.installation(batch.tenant_id, key.installation_id)
+    gains_rooms = any(
+        not device.shared and (device.id not in standing or standing[device.id].dropped) for device in wanted.values()
+    )
     for device_id, door in standing.items():
         fresh = issue_key.new_door(key, wanted[device_id], installation) if device_id in wanted else None
+        if fresh is not None:
+            door.old_room = ""
+        elif take_first:
+            door.old_room = RELEASED if door.old_room else ""
+        elif not door.dropped:
+            door.old_room = old_rooms.fate(key, door, gains_rooms=gains_rooms)
         door.dropped = fresh is None
         if fresh is not None and door.room_id != fresh.room_id:
             door.room_id = fresh.room_id

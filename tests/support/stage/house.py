@@ -389,6 +389,11 @@ class Stay:
             return []
         return [row["credential"] for row in answer.json()["keys"]]
 
+    def credential(self, key_id: str) -> dict[str, Any]:
+        """Return one of the stay's credentials as the API shows it."""
+        found = self.keys()
+        return next(row for row in found if row["id"] == key_id)
+
     def key(self) -> dict[str, Any]:
         """Return the stay's newest credential."""
         return self.keys()[0]

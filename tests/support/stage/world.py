@@ -37,7 +37,7 @@ from sagas.runner import Runner
 from tests.support import own_database
 from tests.support.rate_pause import waited_for_limit
 from tests.vendors.site import Simulator
-from vendors.port.simulated import Breakable
+from vendors.port.simulated import Breakable, Effect
 
 if TYPE_CHECKING:
     from tests.support.stage.house import House
@@ -228,6 +228,10 @@ class World:
         control = simulated.control_of(vendor, self.place(vendor))
         assert isinstance(control, Breakable)
         return control
+
+    def hang_up(self, vendor: str) -> None:
+        """Let the vendor hang up on every request, with nothing done, until it is healed."""
+        self.control(vendor).break_calls(Effect.DROP, None)
 
     def heal(self) -> None:
         """Take all faults of all simulators back; keys stay."""

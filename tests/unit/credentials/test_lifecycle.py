@@ -53,8 +53,8 @@ def test_what_a_person_may_ask_for_in_each_state() -> None:
     assert {state: allowed_actions(state) for state in State} == {
         State.REQUESTED: ("update", "revoke", "encode", "choose_pin"),
         State.PENDING: ("update", "revoke", "choose_pin"),
-        State.ACTIVE: ("update", "suspend", "revoke", "replace", "encode", "retry", "choose_pin"),
-        State.SUSPENDED: ("update", "unsuspend", "revoke", "retry", "choose_pin"),
+        State.ACTIVE: ("update", "suspend", "revoke", "replace", "encode", "retry", "choose_pin", "leave_old_room"),
+        State.SUSPENDED: ("update", "unsuspend", "revoke", "retry", "choose_pin", "leave_old_room"),
         State.REVOKED: ("retry",),
         State.FAILED: ("retry", "choose_pin"),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from credentials.lifecycle import State
-from credentials.targets import Verb, is_settled, next_verb, opens_a_room, wanted
+from credentials.targets import KEPT, RELEASED, Verb, is_left, is_settled, next_verb, opens_a_room, wanted
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 END = START + timedelta(days=2)
@@ -33,6 +33,7 @@ class Door:
     carried_until: datetime | None = END
     pin_version: int = 1
     room_id: str = "rmu_1"
+    old_room: str = ""
 
 
 EMPTY = Door(state="none", carried_from=None, carried_until=None, pin_version=0)
@@ -48,17 +49,19 @@ doors = st.builds(
     carried_until=st.sampled_from([END, END - timedelta(hours=1)]),
     pin_version=st.integers(0, 2),
     room_id=st.sampled_from(["", "rmu_1"]),
+    old_room=st.sampled_from(["", KEPT, RELEASED]),
 )
 
 
 def after(key: Key, door: Door, verb: Verb) -> Door:
     """What the door carries once the verb was confirmed."""
     if verb is Verb.REVOKE:
-        return Door(door.dropped, "absent", "", None, None, 0, door.room_id)
+        return replace(door, state="absent", verb="", carried_from=None, carried_until=None, pin_version=0)
     if verb is Verb.SUSPEND:
-        return Door(door.dropped, "suspended", "", door.carried_from, door.carried_until, door.pin_version, door.room_id)
+        return replace(door, state="suspended", verb="")
     pin = key.pin_version if verb is Verb.ISSUE else door.pin_version
-    return Door(door.dropped, "present", "", key.valid_from, key.valid_until, pin, door.room_id)
+    window = {"carried_from": key.valid_from, "carried_until": key.valid_until}
+    return replace(door, state="present", verb="", pin_version=pin, **window)
 
 
 @given(keys, doors)
@@ -70,7 +73,8 @@ def test_confirmed_verbs_always_lead_to_what_is_wanted_within_three_steps(key: K
         door = after(key, door, verb)
     assert next_verb(key, door) is None
     if wanted(key, door) == "present":
-        assert (door.state, door.carried_until, door.pin_version) == ("present", key.valid_until, key.pin_version)
+        assert (door.state, door.carried_until) == ("present", key.valid_until)
+        assert door.pin_version == key.pin_version or door.old_room == KEPT
     elif wanted(key, door) == "absent":
         assert door.state in ("none", "absent")
     else:
@@ -85,7 +89,7 @@ def test_a_door_in_doubt_is_never_settled(key: Key, door: Door) -> None:
 
 @given(keys, doors)
 def test_a_key_that_is_over_is_only_ever_taken_away(key: Key, door: Door) -> None:
-    if key.state in ("revoked", "failed") or door.dropped:
+    if key.state in ("revoked", "failed") or is_left(door):
         assert next_verb(key, door) in (None, Verb.REVOKE)
 
 
@@ -98,6 +102,17 @@ def test_what_is_asked_in_the_common_cases() -> None:
     assert next_verb(Key("revoked"), Door()) is Verb.REVOKE
     assert next_verb(Key("failed"), Door(state="none", verb="issue")) is Verb.REVOKE
     assert next_verb(Key(pin_version=2), Door()) is Verb.REVOKE
+
+
+def test_a_room_that_was_left_is_taken_unless_it_is_kept() -> None:
+    assert next_verb(Key(), Door(dropped=True)) is Verb.REVOKE
+    assert next_verb(Key(), Door(dropped=True, old_room=RELEASED)) is Verb.REVOKE
+    kept = Door(dropped=True, old_room=KEPT)
+    assert next_verb(Key(), kept) is None
+    assert next_verb(Key(pin_version=2), kept) is None  # she knows the digits of before
+    assert next_verb(Key(valid_until=END + timedelta(days=1)), kept) is Verb.UPDATE
+    assert next_verb(Key("suspended"), kept) is Verb.SUSPEND
+    assert next_verb(Key("revoked"), kept) is Verb.REVOKE
 
 
 def test_a_key_opens_a_room_only_when_a_rooms_door_is_certain() -> None:

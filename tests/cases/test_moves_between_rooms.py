@@ -1,0 +1,226 @@
+"""A guest moves while she is in the house: a door of hers opens at every moment, whatever the new room's lock system does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.support.stage import House, Stay, World
+
+Houses = Callable[..., House]
+PIN = {"kinds": ["pin_code"], "default_areas": []}
+UNFINISHED = "ROOM_MOVE_UNFINISHED"
+PAIRS = [("salto", "mock"), ("ttlock", "mock"), ("mock", "ttlock"), ("mock", "salto")]
+
+
+def repair(stay: Stay) -> None:
+    """Issue anew what used up its tries while a vendor was away."""
+    keys = stay.keys()
+    for key in keys:
+        if key["state"] == "failed" and not key["replacedBy"]:
+            answer = stay.house.caller().post(f"/lock/v1/credentials/{key['id']}/retry")
+            assert answer.status_code in (200, 201, 202), answer.content
+    stay.house.world.settle()
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+def test_the_old_room_opens_until_the_other_lock_system_gives_the_new_one(
+    world: World, house: Houses, old: str, new: str
+) -> None:
+    hotel = house({"101": old, "201": new}, policy=PIN)
+    stay = hotel.book(["101"])
+    first = stay.artifact()
+    world.hang_up(new)
+    stay.change(rooms=["201"])
+    assert hotel.opens("101", first)
+    kept = stay.credential(first.key_id)
+    assert (kept["state"], [w["code"] for w in kept["warnings"]]) == ("active", ["OLD_ROOM_KEPT"])
+    world.heal()
+    world.settle()
+    repair(stay)
+    second = stay.artifact()
+    assert (hotel.opens("201", second), hotel.opens("101", first)) == (True, False)
+    assert stay.credential(first.key_id)["state"] == "revoked"
+    assert world.waiting() == []
+
+
+def test_a_move_at_a_living_vendor_takes_the_old_room_at_once(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    first = stay.artifact()
+    stay.change(rooms=["201"])
+    assert (hotel.opens("201", stay.artifact()), hotel.opens("101", first)) == (True, False)
+    assert (hotel.alerts(), world.waiting()) == ([], [])
+
+
+@pytest.mark.parametrize("vendor", ["mock", "ttlock"])
+def test_a_dead_new_room_of_the_same_system_leaves_the_old_one_to_the_guest(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor, "102": vendor, "103": vendor}, policy=PIN | {"outage_patience_minutes": 0})
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up(vendor)
+    stay.change(rooms=["102"], end=stay.end + timedelta(days=2))
+    assert (hotel.opens("101", pin), hotel.opens("102", pin)) == (True, False)
+    assert len(hotel.alerts(UNFINISHED)) == 1
+    world.heal()
+    assert hotel.caller().post(f"/lock/v1/credentials/{pin.key_id}/retry").status_code in (200, 202)
+    world.settle()
+    assert (hotel.opens("101", pin), hotel.opens("102", pin)) == (False, True)
+    assert stay.key()["warnings"] == []
+
+
+def test_the_old_room_follows_a_longer_stay_while_the_new_one_is_dead(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    stay.change(end=stay.end + timedelta(days=2))
+    world.advance(days=3)
+    assert hotel.opens("101", pin)
+    stay.check_out()
+    assert not hotel.opens("101", pin)
+
+
+def test_after_the_policys_patience_somebody_is_told_and_the_old_room_stays_hers(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN | {"outage_patience_minutes": 0})
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    assert hotel.opens("101", pin)
+    (alert,) = hotel.alerts(UNFINISHED)
+    assert (alert["severity"], alert["key"], alert["runbook"]) == ("warning", pin.key_id, "lock/room-move")
+    world.advance(hours=5)
+    assert hotel.opens("101", pin)
+    assert len(hotel.alerts(UNFINISHED)) == 1
+
+
+def test_the_old_rooms_next_stay_takes_it_and_somebody_is_told(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    following = hotel.book(["101"], start=world.now + timedelta(hours=2), end=world.now + timedelta(days=1))
+    assert hotel.opens("101", pin)
+    world.advance(hours=2, minutes=1)
+    assert [hotel.opens("101", artifact) for artifact in (pin, following.artifact())] == [False, True]
+    assert [alert["severity"] for alert in hotel.alerts(UNFINISHED)] == ["critical"]
+
+
+def test_within_one_system_too_the_next_stay_takes_the_old_room(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    following = hotel.book(["101"], start=world.now + timedelta(hours=2), end=world.now + timedelta(days=1))
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=False)
+    stay.change(rooms=["102"])
+    assert hotel.opens("101", pin)
+    world.advance(hours=2, minutes=1)
+    assert [hotel.opens("101", artifact) for artifact in (pin, following.artifact())] == [False, True]
+    assert [alert["severity"] for alert in hotel.alerts(UNFINISHED)] == ["critical"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "check_out"])
+def test_a_stay_that_ends_while_it_moves_keeps_no_room(world: World, house: Houses, end: str) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    getattr(stay, end)()
+    assert not hotel.opens("101", pin)
+    world.heal()
+    world.settle()
+    assert hotel.held("201") == []
+    assert world.waiting() == []
+
+
+def test_a_booking_moved_back_keeps_the_key_it_had(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    stay.change(rooms=["101"])
+    world.heal()
+    world.settle()
+    assert hotel.opens("101", pin)
+    assert stay.credential(pin.key_id)["warnings"] == []
+    assert (hotel.held("201"), world.waiting()) == ([], [])
+
+
+def test_a_booking_moved_again_leaves_both_rooms_behind(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock", "301": "ttlock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    stay.change(rooms=["301"])
+    third = stay.artifact()
+    assert (hotel.opens("301", third), hotel.opens("101", pin)) == (True, False)
+    world.heal()
+    world.settle()
+    assert hotel.held("201") == []
+
+
+def test_a_companion_keeps_the_old_room_and_gets_the_new_one(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    body = {"reservationId": stay.id, "preferredKinds": ["pin_code"]}
+    assert hotel.caller().post("/lock/v1/credentials", body).status_code in (201, 202)
+    world.settle()
+    guests = stay.collect()
+    assert [hotel.opens("101", pin) for pin in guests] == [True, True]
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    assert [hotel.opens("101", pin) for pin in guests] == [True, True]
+    world.heal()
+    repair(stay)
+    fresh = [pin for pin in stay.collect() if pin not in guests]
+    assert [hotel.opens("201", pin) for pin in fresh] == [True, True]
+    assert [hotel.opens("101", pin) for pin in guests] == [False, False]
+
+
+def test_a_key_that_is_suspended_when_its_booking_moves_is_taken_at_once(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    answer = hotel.caller().post(f"/lock/v1/credentials/{pin.key_id}/suspend", {"reason": "manual"})
+    assert answer.status_code in (200, 202)
+    world.settle()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    assert not hotel.opens("101", pin)
+    assert hotel.held("101") == []
+    world.heal()
+
+
+def test_a_person_takes_the_old_room_back_before_the_new_one_opens(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    kept = stay.credential(pin.key_id)
+    assert "leave_old_room" in kept["allowedActions"]
+    answer = hotel.caller().post(f"/lock/v1/credentials/{pin.key_id}/leave-old-room")
+    assert answer.status_code in (200, 202), answer.content
+    world.settle()
+    assert not hotel.opens("101", pin)
+    world.heal()
+
+
+def test_nobody_gives_up_an_old_room_that_no_key_has(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    before = hotel.footprint()
+    assert "leave_old_room" not in stay.key()["allowedActions"]
+    assert hotel.caller().post(f"/lock/v1/credentials/{pin.key_id}/leave-old-room").status_code == 409
+    world.settle()
+    assert hotel.footprint() == before
+    assert hotel.opens("101", pin)
