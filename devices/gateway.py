@@ -19,7 +19,7 @@ from http import HTTPStatus
 import jwt
 import redis
 import structlog
-from django.db import DatabaseError
+from django.db import Error
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -34,6 +34,7 @@ from devices.relay_models import RelayDesk
 from lockservice.core import wake
 from lockservice.core.auth import KeysUnavailable, TokenRefused, read_token
 from lockservice.core.auth_permissions import Permission, Principal
+from lockservice.core.loops import LoopGuard
 
 log = structlog.get_logger(__name__)
 MAX_QUEUED_FRAMES = 16
@@ -118,7 +119,7 @@ class Gateway:
         except Closing as closing:
             await socket.close(closing.code, closing.reason)
             return
-        except (DatabaseError, ConnectionClosed):
+        except (Error, ConnectionClosed):
             await socket.close(Close.TRY_LATER, "the service cannot write now")
             return
         await self._serve(socket, session)
@@ -159,7 +160,7 @@ class Gateway:
             code, reason = closing.code, closing.reason
         except ConnectionClosed:
             reason = "the desk is gone"
-        except DatabaseError as error:
+        except Error as error:
             log.warning("gateway.database", error=type(error).__name__)
             code, reason = Close.TRY_LATER, "the service cannot write now"
         finally:
@@ -172,24 +173,29 @@ class Gateway:
     async def _part(self, session: DeskSession) -> None:
         try:
             await session.in_tenant(lambda: relay_desks.leave(session.desk))
-        except (DatabaseError, RuntimeError) as error:  # its presence then ends by itself
+        except (Error, RuntimeError) as error:  # its presence then ends by itself
             log.warning("gateway.leave_unwritten", error=type(error).__name__)
 
     def _hear_wakes(self, loop: asyncio.AbstractEventLoop, stopped: threading.Event) -> None:
         """Passes wake-ups on to the sessions they concern. Without Redis the sessions look by themselves."""
-        while not stopped.is_set():
-            try:
-                with wake.client().pubsub(ignore_subscribe_messages=True) as ears:
-                    ears.subscribe(CHANNEL)
-                    while not stopped.is_set():
-                        note = ears.get_message(timeout=0.5)
-                        if note is not None:
-                            loop.call_soon_threadsafe(self._wake, note["data"])
-            except (redis.RedisError, OSError) as error:
-                log.warning("gateway.deaf", error=type(error).__name__)
-                stopped.wait(LISTEN_AGAIN_S)
-            except RuntimeError:  # the loop has ended
-                return
+        waits_for = (redis.RedisError, OSError)
+        with LoopGuard("gateway.wakes", waits_for=waits_for, stopped=stopped.is_set) as guard:
+            while not (stopped.is_set() or loop.is_closed()):
+                try:
+                    self._pass_on(loop, stopped, guard)
+                except Exception as error:  # noqa: BLE001 - the guard logs it; without wake-ups the sessions look by themselves
+                    if not loop.is_closed():
+                        guard.failed(error)
+                        stopped.wait(LISTEN_AGAIN_S)
+
+    def _pass_on(self, loop: asyncio.AbstractEventLoop, stopped: threading.Event, guard: LoopGuard) -> None:
+        with wake.client().pubsub(ignore_subscribe_messages=True) as ears:
+            ears.subscribe(CHANNEL)
+            while not stopped.is_set():
+                note = ears.get_message(timeout=0.5)
+                guard.succeeded()
+                if note is not None:
+                    loop.call_soon_threadsafe(self._wake, note["data"])
 
     def _wake(self, data: bytes) -> None:
         try:

@@ -13,11 +13,12 @@ from typing import TypeVar
 
 import redis
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import Error, connection
 
 from devices import relay_jobs
 from devices.relay_jobs import NoDesk, Site
 from lockservice.core import clock, tenancy, wake
+from lockservice.core.outage import is_outage
 from vendors.port.errors import Reason, VendorUnreachable
 from vendors.port.relay import JobStanding, RelayJob, no_desk
 
@@ -72,7 +73,9 @@ class RowRelay:
         try:
             with tenancy.tenant(self._site.tenant_id):
                 return act()
-        except (OperationalError, InterfaceError) as error:
+        except Error as error:
+            if not is_outage(error):
+                raise
             log.warning("relay.database", error=type(error).__name__)
             raise VendorUnreachable(
                 self._site.vendor, "the relay's rows cannot be reached", reason=Reason.BUSY, retry_after_s=2.0

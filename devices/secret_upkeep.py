@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from django.db.models.functions import Now
 
 from devices import adapters, break_glass, secret_due, secret_fingerprints, secret_rotation, secret_sealing, selectors
@@ -25,6 +25,7 @@ from devices.secret_sealing import SealedInstallation
 from lockservice.core import clock, tenancy
 from lockservice.core.crypto import SealBroken
 from lockservice.core.kms import KeyUnavailable
+from lockservice.core.outage import is_outage
 from lockservice.core.secret_store import SecretMissing, StoreUnavailable
 from vendors.port.errors import LockError
 
@@ -108,9 +109,9 @@ def _keep_one(place: Place, *, dry_run: bool) -> Done:
         except _LEFT as error:
             problem = f"{step.__name__.strip('_')}: {type(error).__name__}: {error}"
             log.warning("secrets.left", installation=place.installation_id, problem=problem)
-        except (OperationalError, InterfaceError):
-            raise
         except Exception as error:  # one installation that we cannot handle must not stop its neighbours
+            if is_outage(error):
+                raise
             problem = f"{step.__name__.strip('_')}: {type(error).__name__}"
             log.exception("secrets.bug", installation=place.installation_id, step=step.__name__)
     return Done(place, tuple(steps), problem)

@@ -36,11 +36,19 @@ def post_worker_init(worker: Any) -> None:
 def _tend_pool() -> None:
     from django.db import connection
 
-    while True:
-        time.sleep(TEND_EVERY_S)
-        pool = getattr(connection, "pool", None)  # Django's type does not tell of it
-        if pool is not None and not pool.closed:  # it opens with the worker's first query
-            pool.check()
+    from lockservice.core.loops import LoopGuard
+
+    with LoopGuard("pool") as guard:
+        while True:
+            time.sleep(TEND_EVERY_S)
+            try:
+                pool = getattr(connection, "pool", None)  # Django's type does not tell of it
+                if pool is not None and not pool.closed:  # it opens with the worker's first query
+                    pool.check()
+            except Exception as error:  # noqa: BLE001 - the guard logs it; idle connections are then found by whoever uses them
+                guard.failed(error)
+            else:
+                guard.succeeded()
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -1,6 +1,7 @@
-"""Signs of life of a long-running command, from a thread of its own.
+"""Keeps the heartbeat row of a long-running command fresh, from a thread of its own.
 
-One rule: the thread says only that the process lives; the supervisor restarts what is silent.
+One rule: the row's detail names the loops of the process that fail. While one of them hangs the row is left to grow old, and
+the supervisor restarts what is silent.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ import uuid
 from types import TracebackType
 from typing import Self
 
-import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
-from lockservice.core import tenancy
+from lockservice.core import loops, tenancy
 from lockservice.core.heartbeat import beat
 
-log = structlog.get_logger(__name__)
 EVERY_S = 2.0
 
 
@@ -38,13 +37,16 @@ class SignsOfLife:
         self._thread.join(timeout=3)
 
     def _run(self) -> None:
-        while True:
-            try:
-                with tenancy.queues():
-                    beat(self._name, self._incarnation)
-            except (OperationalError, InterfaceError) as error:
-                log.warning("alive.waits", process=self._name, error=type(error).__name__)
-                connection.close()
-            if self._over.wait(EVERY_S):
-                break
-        connection.close()
+        with loops.LoopGuard("alive", stopped=self._over.is_set) as guard:
+            while True:
+                try:
+                    if not loops.is_stuck():
+                        with tenancy.queues():
+                            beat(self._name, self._incarnation, loops.faults())
+                except Exception as error:  # noqa: BLE001 - the guard logs it, and what goes on beating is seen to be alive
+                    guard.failed(error)
+                else:
+                    guard.succeeded()
+                    connection.close()  # a pool may be small
+                if self._over.wait(EVERY_S):
+                    break

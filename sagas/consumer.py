@@ -6,16 +6,17 @@ handled now (database away) is given back.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Sequence
 
 import structlog
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import Error
 
 from credentials.reservations import UnusableBooking
 from lockservice.core import tenancy, wake
-from sagas.bus.port import BusUnavailable, Delivery, EventBus
+from lockservice.core.loops import LoopGuard
+from lockservice.core.outage import is_conflict, is_outage
+from sagas.bus.port import BusError, BusUnavailable, Delivery, EventBus
 from sagas.bus.topology import SERVICE_GROUP
 from sagas.dispatch import dispatch, dispatch_together, may_share
 from sagas.events import envelope, registry
@@ -27,8 +28,6 @@ log = structlog.get_logger(__name__)
 MAX_MESSAGES = 50
 WAIT_S = 0.5
 TRIES = 3
-RETRYABLE_SQLSTATES = frozenset({"40001", "40P01", "23505"})
-"""Serialisation failure, deadlock, and two firsts that meet at a unique row: the second, repeated, sees the first."""
 
 
 class Consumer:
@@ -43,18 +42,18 @@ class Consumer:
 
     def run(self, *, until: Callable[[], bool], drain: bool = False) -> int:
         """Consumes until told to stop, or (drain) until nothing more arrives; returns how many messages were handled."""
-        while not until():
-            try:
-                count = self.round(0.05 if drain else WAIT_S)
-            except (BusUnavailable, OperationalError, InterfaceError) as error:
-                log.warning("consumer.waits", error=type(error).__name__)
-                connection.close()
-                if drain:
-                    raise
-                time.sleep(0.3)
-                continue
-            if drain and not count:
-                break
+        with LoopGuard("consumer", waits_for=(BusUnavailable,), stopped=until) as guard:
+            while not until():
+                try:
+                    count = self.round(0.05 if drain else WAIT_S)
+                except Exception as error:
+                    if drain:
+                        raise
+                    guard.failed(error)
+                    continue
+                guard.succeeded()
+                if drain and not count:
+                    break
         return self.handled
 
     def round(self, wait_s: float = WAIT_S) -> int:
@@ -67,7 +66,9 @@ class Consumer:
                 self._bus.acknowledge(self._group, part)
                 self.handled += len(part)
                 del left[: len(part)]
-        except (OperationalError, InterfaceError):
+        except BusError:
+            raise  # what was handed out comes again when its lease ends
+        except Exception:
             self._bus.reject(self._group, left, 0.5)
             raise
         if deliveries:
@@ -86,10 +87,10 @@ def handle(deliveries: Sequence[Delivery]) -> None:
     if len(deliveries) > 1:
         try:
             dispatch_together([envelope.decode(item.message.body) for item in deliveries])
-        except (OperationalError, InterfaceError) as error:
-            if not _is_conflict(error):
+        except Exception as error:
+            if is_outage(error) and not is_conflict(error):
                 raise
-        except Exception as error:  # noqa: BLE001 - each is handled alone below, and its reason kept there
+            # Each is handled alone below, and its reason kept there.
             log.info("consumer.one_by_one", messages=len(deliveries), because=type(error).__name__)
         else:
             return
@@ -106,9 +107,9 @@ def handle_body(topic: str, key: str, body: bytes) -> str:
     except (EventRefused, UnusableBooking) as refused:
         code = refused.code if isinstance(refused.code, str) else refused.code.value
         _bury(event, topic, key, body, str(code), refused.detail)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if is_outage(error):
+            raise
         log.exception("consumer.bug", topic=topic)
         _bury(event, topic, key, body, "INTERNAL_ERROR", type(error).__name__)
     return "buried"
@@ -138,17 +139,13 @@ def _decoded(delivery: Delivery) -> envelope.Envelope | None:
         return None  # handled alone, where the refusal is kept
 
 
-def _is_conflict(error: Exception) -> bool:
-    return getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES
-
-
 def _dispatch(event: envelope.Envelope) -> str:
     """Repeats the whole transaction when PostgreSQL chose it as the victim of a conflict."""
     for last in (False,) * (TRIES - 1) + (True,):
         try:
             return dispatch(event)
-        except DatabaseError as error:
-            if last or not _is_conflict(error):
+        except Error as error:
+            if last or not is_conflict(error):
                 raise
     raise AssertionError("unreachable")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import structlog
 from django.db import connection
 
 from credentials import artifacts, pin_slots
@@ -15,10 +16,13 @@ from credentials.services import KeyBatch
 from devices import relay_jobs
 from lockservice.core import clock, tenancy
 from lockservice.core.clock import NOW_SQL
+from lockservice.core.outage import is_outage
 from sagas.flows import revoke_key
 from sagas.intake import own_key
 from sagas.outbox import Cause
 from vendors.port.types import RevokeReason
+
+log = structlog.get_logger(__name__)
 
 PAGE = 50
 GUEST_KEPT = timedelta(days=90)
@@ -26,11 +30,23 @@ GUEST_KEPT = timedelta(days=90)
 
 
 def sweep() -> int:
-    """Revokes live keys whose window and grace are over; returns how many. Own transactions; safe to run twice."""
+    """Revokes live keys whose window and grace are over; returns how many. Own transactions; safe to run twice.
+
+    A page that fails costs no other page its turn: its error is raised at the end.
+    """
     ended = 0
+    failure: Exception | None = None
     for tenant_id, ids in _due().items():
         for first in range(0, len(ids), PAGE):
-            ended += _end_page(tenant_id, ids[first : first + PAGE])
+            try:
+                ended += _end_page(tenant_id, ids[first : first + PAGE])
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                log.exception("sweep.bug", tenant=tenant_id)
+                failure = error
+    if failure is not None:
+        raise failure
     return ended
 
 

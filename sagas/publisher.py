@@ -13,9 +13,11 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from lockservice.core import tenancy
+from lockservice.core.loops import LoopGuard
+from lockservice.core.outage import is_outage
 from sagas.bus.port import BusMessage, BusUnavailable, EventBus, MessageRefused
 from sagas.inbox import bury
 from sagas.outbox import SHARDS
@@ -44,23 +46,23 @@ class Publisher:
     def run(self, *, until: Callable[[], bool], drain: bool = False) -> int:
         """Publishes until told to stop, or (drain) until nothing is left; returns how many rows were published."""
         pause = self._pause_s[0]
-        while not until():
-            try:
-                sent = self.round()
-            except (OperationalError, InterfaceError, BusUnavailable) as error:
-                log.warning("publisher.waits", error=type(error).__name__)
-                connection.close()
-                if drain:
-                    raise
-                time.sleep(0.3)
-                continue
-            if sent:
-                pause = self._pause_s[0]
-            elif drain:
-                break
-            else:
-                time.sleep(pause)
-                pause = min(self._pause_s[1], pause * 1.5)
+        with LoopGuard("publisher", waits_for=(BusUnavailable,), stopped=until) as guard:
+            while not until():
+                try:
+                    sent = self.round()
+                except Exception as error:
+                    if drain:
+                        raise
+                    guard.failed(error)
+                    continue
+                guard.succeeded()
+                if sent:
+                    pause = self._pause_s[0]
+                elif drain:
+                    break
+                else:
+                    time.sleep(pause)
+                    pause = min(self._pause_s[1], pause * 1.5)
         self._release()
         return self.published
 
@@ -152,8 +154,10 @@ class Publisher:
         try:
             with tenancy.queues(), connection.cursor() as cursor:
                 cursor.execute("UPDATE sagas_relayshard SET lease_until = NULL, owner = '' WHERE owner = %s", [self.owner])
-        except (OperationalError, InterfaceError) as error:
-            log.warning("publisher.release", error=type(error).__name__)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            log.warning("publisher.release", error=type(error).__name__)  # the leases end by themselves
         self._shards.clear()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import transaction
 
 from credentials import artifacts, locks, pin_slots
 from credentials.models import Reservation
@@ -27,6 +27,8 @@ from credentials.services import KeyBatch
 from credentials.targets import Verb
 from devices import adapters, breaker, breaker_rules, call_counts
 from lockservice.core import tenancy
+from lockservice.core.loops import LoopGuard
+from lockservice.core.outage import is_outage
 from sagas import claims
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.flows import (
@@ -58,8 +60,6 @@ IDLE_S = (0.02, 0.2)
 """Shortest and longest pause when nothing is due; settings.IDLE_MAX_S may shorten both."""
 LANES_AT_ONCE = 64
 RELEASE_S = 0.1
-OUTAGE = (OperationalError, InterfaceError)
-"""The database is away, restarts, or chose us as a deadlock's victim: the same round may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +126,34 @@ class Runner:
     def run(self, *, until: Callable[[], bool], max_s: float | None = None, drain: bool = False) -> int:
         """Works until `until()` is true, `max_s` seconds are over, or (drain) nothing is due and nothing is in flight.
 
-        Returns the number of steps recorded. A database failure is waited out; leases make repeating safe.
+        Returns the number of steps recorded. A failure is waited out: leases make repeating safe, and what is held stays held
+        until its lease says otherwise. In a drain, a failure that is no outage is raised.
         """
         ends = time.monotonic() + max_s if max_s is not None else None
         pause = self._idle_s[0]
-        while not until() and (ends is None or time.monotonic() < ends):
-            try:
-                busy = self.round()
-            except OUTAGE as error:
-                log.warning("runner.database", error=type(error).__name__)
-                connection.close()  # what is held stays held until its lease says otherwise
-                self._in_doubt = True
-                time.sleep(0.3)
-                continue
-            if busy:
-                pause = self._idle_s[0]
-            elif drain and self._drained():
-                break
-            else:
-                pause = min(self._idle_s[1], pause * 1.5)
-                self._wait(pause)
+
+        def is_over() -> bool:
+            return until() or (ends is not None and time.monotonic() >= ends)
+
+        with LoopGuard("runner", stopped=is_over) as guard:
+            while not is_over():
+                try:
+                    busy = self.round()
+                    done = drain and not busy and self._drained()
+                except Exception as error:
+                    if drain and not is_outage(error):
+                        raise
+                    self._in_doubt = True
+                    guard.failed(error)
+                    continue
+                guard.succeeded()
+                if done:
+                    break
+                if busy:
+                    pause = self._idle_s[0]
+                else:
+                    pause = min(self._idle_s[1], pause * 1.5)
+                    self._wait(pause)
         self._finish()
         return self.steps
 
@@ -240,10 +248,10 @@ class Runner:
         try:
             with transaction.atomic():
                 return self._plan_together(tenant_id, works)
-        except OUTAGE:
-            raise
-        except Exception as error:  # noqa: BLE001 - one faulty saga must not stop its neighbours
-            if len(works) == 1:
+        except Exception as error:
+            if is_outage(error):
+                raise
+            if len(works) == 1:  # one faulty saga must not stop its neighbours
                 self._bury(tenant_id, works[0], error)
                 return []
         return [call for work in works for call in self._plan_tenant(tenant_id, [work])]
@@ -298,10 +306,10 @@ class Runner:
         try:
             with tenancy.queues():
                 self._record_together(tenant_id, pairs)
-        except OUTAGE:
-            raise
-        except Exception as error:  # noqa: BLE001 - one faulty answer must not stop its neighbours
-            if len(pairs) == 1:
+        except Exception as error:
+            if is_outage(error):
+                raise
+            if len(pairs) == 1:  # one faulty answer must not stop its neighbours
                 with tenancy.queues():
                     self._bury(tenant_id, pairs[0][0], error)
                 return
@@ -396,8 +404,10 @@ class Runner:
             flying = set(self._in_hand())
             with tenancy.queues():
                 claims.release(self.owner, {lane: token for lane, (token, _) in self._lanes.items() if lane not in flying})
-        except OUTAGE as error:
-            log.warning("runner.database", error=type(error).__name__)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            log.warning("runner.waits", error=type(error).__name__)  # the leases end by themselves
         self._lanes.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import ClassVar, Final
 
 import redis
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -100,6 +100,6 @@ def _state(future: Future[None]) -> str:
     error = future.exception()
     if error is None:
         return UP
-    if isinstance(error, DatabaseError | redis.RedisError | OSError):
+    if isinstance(error, Error | redis.RedisError | OSError):
         return AWAY
     raise error

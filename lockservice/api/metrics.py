@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from prometheus_client import REGISTRY as OF_THIS_PROCESS
@@ -88,6 +88,6 @@ def _sheet() -> Sheet | None:
     try:
         with tenancy.tenant(tenancy.UNATTRIBUTED):
             return read_sheet()
-    except DatabaseError:
+    except Error:
         log.warning("metrics.no_database")
         return None

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from django.db import connection, models
 
+DETAIL_MAX = 200
+
 
 class Heartbeat(models.Model):
-    """When a process last did its round. `detail` says what it is doing, for people."""
+    """When a process last did its round. `detail` says what goes wrong in it, for people; empty when nothing does."""
 
     name = models.CharField(max_length=64, primary_key=True)
     incarnation = models.CharField(max_length=40)
     beat_at = models.DateTimeField()
-    detail = models.CharField(max_length=200, blank=True)
+    detail = models.CharField(max_length=DETAIL_MAX, blank=True)
 
 
 def beat(name: str, incarnation: str, detail: str = "") -> None:
@@ -24,5 +26,5 @@ def beat(name: str, incarnation: str, detail: str = "") -> None:
             "INSERT INTO core_heartbeat (name, incarnation, beat_at, detail) VALUES (%s, %s, (SELECT clock_timestamp()), %s)"
             " ON CONFLICT (name) DO UPDATE SET incarnation = EXCLUDED.incarnation, beat_at = EXCLUDED.beat_at,"
             " detail = EXCLUDED.detail",
-            [name, incarnation, detail],
+            [name, incarnation, detail[:DETAIL_MAX]],
         )

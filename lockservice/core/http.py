@@ -7,18 +7,19 @@ told to the caller without its text.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import structlog
 from django.core.exceptions import BadRequest, RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from lockservice.core.auth_keys import KeysUnavailable
 from lockservice.core.http_problems import MEDIA_TYPE, Problem, body_of, trace_of
+from lockservice.core.outage import is_outage
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +44,7 @@ def problem_of(error: Exception) -> Problem:
     """Returns the problem that tells the caller what the exception means."""
     if isinstance(error, Problem):
         return error
-    if isinstance(error, OperationalError | InterfaceError):
+    if is_outage(error):
         return unavailable("the database does not answer")
     if isinstance(error, KeysUnavailable):
         return unavailable("tokens cannot be checked at the moment")
@@ -94,8 +95,9 @@ def plain_forbidden(request: HttpRequest, exception: Exception | None = None) ->
 
 
 def plain_server_error(request: HttpRequest) -> HttpResponse:
-    """Answers an exception that no view caught; Django has logged it."""
-    return answer(Problem("INTERNAL_ERROR", "it was logged under the trace id"), request)
+    """Answers an exception that no view caught, such as an outage in a page of the console; Django has logged it."""
+    error = sys.exc_info()[1]
+    return answer(problem_of(error) if isinstance(error, Exception) else Problem("INTERNAL_ERROR"), request)
 
 
 def _logged_problem(error: Exception, trace_id: str) -> Problem:

@@ -20,11 +20,12 @@ from datetime import datetime
 from typing import Any, Final
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from lockservice.core import tenancy
 from lockservice.core.http_problems import Problem
 from lockservice.core.idempotency import IdempotencyRecord
+from lockservice.core.outage import is_conflict
 from sagas.events import strict_json
 
 log = structlog.get_logger(__name__)
@@ -40,8 +41,6 @@ RUNNING: Final = 0
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 _TABLE: Final = IdempotencyRecord._meta.db_table
 _KEPT_REFUSALS: Final = frozenset({404, 409, 422})
-# Serialisation failure, deadlock, and two firsts that meet at a unique row: the whole transaction may run again.
-_REPEATABLE: Final = frozenset({"40001", "40P01", "23505"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +170,8 @@ def _run_atomic(call: Call, claim: _Claim, work: Callable[[str], Answer]) -> Ans
                 answer = work(call.act_id)
                 _record(call, claim, answer)
                 return answer
-        except DatabaseError as error:
-            state = getattr(error.__cause__, "sqlstate", None)
-            if last or state not in _REPEATABLE:
+        except Error as error:
+            if last or not is_conflict(error):
                 raise
             time.sleep(random.uniform(0.005, 0.05))  # noqa: S311 - only spreads the second tries
     raise AssertionError("unreachable")
@@ -210,7 +208,7 @@ def _release_if_possible(call: Call, claim: _Claim) -> None:
     """Frees the key after an exception; with the database away the row stays, and is taken over after TAKE_OVER_S."""
     try:
         _release(call, claim)
-    except DatabaseError as error:
+    except Error as error:
         log.warning("idempotency.not_freed", error=type(error).__name__)
 
 

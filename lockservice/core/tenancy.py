@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import Error, connection, transaction
+
+from lockservice.core.outage import is_outage
 
 APP_ROLE = "lock_app"
 QUEUE_ROLE = "lock_queue"
@@ -69,18 +71,23 @@ def _scope(role: str, tenant_id: str) -> Iterator[None]:
     outer = _current.get()
     if outer is not None and outer != (role, tenant_id):
         raise ScopeConflict(f"block {role} inside block {outer[0]}")
-    if outer is None:
-        _wake_connection()
-    with transaction.atomic():
-        if outer is not None:
+    if outer is not None:
+        with transaction.atomic():
             yield
-            return
-        _apply(role, tenant_id)
-        token = _current.set((role, tenant_id))
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        return
+    _wake_connection()
+    try:
+        with transaction.atomic():
+            _apply(role, tenant_id)
+            token = _current.set((role, tenant_id))
+            try:
+                yield
+            finally:
+                _current.reset(token)
+    except Exception as error:
+        if is_outage(error) and not connection.in_atomic_block:
+            connection.close()  # the next block begins on a session that lives
+        raise
 
 
 def _wake_connection() -> None:
@@ -93,9 +100,9 @@ def _wake_connection() -> None:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
-        except (OperationalError, InterfaceError):
+        except Error as error:
             connection.close()
-            if last:
+            if last or not is_outage(error):
                 raise
         else:
             return

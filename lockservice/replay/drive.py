@@ -15,6 +15,7 @@ from django.db import connection
 
 from lockservice.core import clock
 from lockservice.core.clock import NOW_SQL
+from lockservice.core.outage import through_outages
 from lockservice.core.tenancy import queues, tenant
 from lockservice.replay.timeline import Names, Planned, Timeline, message
 from sagas.bus.port import BusMessage, EventBus
@@ -93,11 +94,11 @@ class Driver:
     def run(self, timeline: Timeline, quiet: Callable[[int, datetime], None]) -> None:
         """Tells everything, then goes on until no key is left to end. Calls `quiet(events told, hotel's time)` after each step.
 
-        Raises StandsStill, or what `check` and `look` raise.
+        An outage of the database is waited out. Raises StandsStill, or what `check` and `look` raise.
         """
         told = 0
-        self._set_clock(timeline.planned[0].at - timedelta(hours=1))
-        next_at = self._wait_until_quiet(())
+        through_outages(lambda: self._set_clock(timeline.planned[0].at - timedelta(hours=1)), PATIENCE_S)
+        next_at = through_outages(lambda: self._wait_until_quiet(()), PATIENCE_S)
         for group in timeline.hours():
             while next_at is not None and next_at < _hour(group[0].at):
                 next_at = self._step(next_at, ())
@@ -113,13 +114,13 @@ class Driver:
         """Moves the clock, tells the events, waits; returns the hotel's next instant at which something gets due by itself."""
         self._keep_pace(at)
         if at > self.now:
-            self._set_clock(at)
+            through_outages(lambda: self._set_clock(at), PATIENCE_S)
         letters = [message(item, self._names) for item in group]
         messages = [BusMessage(one.topic, one.key, one.body, one.attributes) for one in letters]
         if messages:
             self._bus.publish(messages)
         self.pace.steps_count += 1
-        return self._wait_until_quiet(messages)
+        return through_outages(lambda: self._wait_until_quiet(messages), PATIENCE_S)
 
     def _set_clock(self, at: datetime) -> None:
         """The simulators go first, so that they see no request from their future."""

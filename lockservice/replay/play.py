@@ -16,6 +16,7 @@ from django.conf import settings
 
 from devices import simulated
 from devices.simulated import SimulatorPlace
+from lockservice.core.outage import through_outages
 from lockservice.demo import moved_clock
 from lockservice.demo.building import put_up
 from lockservice.demo.desk_seat import Seat, needs_desk
@@ -25,7 +26,7 @@ from lockservice.replay.bookings import Booking, digest_of
 from lockservice.replay.clerk import Clerk
 from lockservice.replay.crew import Crew
 from lockservice.replay.doors import DoorCheck
-from lockservice.replay.drive import Driver
+from lockservice.replay.drive import PATIENCE_S, Driver
 from lockservice.replay.house import TIME_ZONE, ReplayHouse, house_of
 from lockservice.replay.progress import Progress
 from lockservice.replay.report import Report, VendorShare
@@ -136,8 +137,10 @@ class _Stage:
             self._look_at_doors(outcome, now)
 
     def _look_at_doors(self, outcome: Report, now: datetime) -> None:
-        outcome.add_comparisons(self._check.look(now), f"{now:%Y-%m-%d %H:%M}")
-        outcome.add_waiting(report.waiting(self._house.tenant_id))
+        found = through_outages(lambda: self._check.look(now), PATIENCE_S)
+        waiting = through_outages(lambda: report.waiting(self._house.tenant_id), PATIENCE_S)
+        outcome.add_comparisons(found, f"{now:%Y-%m-%d %H:%M}")
+        outcome.add_waiting(waiting)
 
     def _conclude(
         self, outcome: Report, watch: Watch, places: dict[str, int], driver: Driver, calls_before: Mapping[str, int]

@@ -116,7 +116,11 @@ class LeaseKeeper:
     def _run(self) -> None:
         while not self._closing.wait(self._lease_s / 3):
             for subscription in list(self._leases):
-                self._extend(subscription)
+                try:
+                    self._extend(subscription)
+                except Exception:
+                    # Leases that are not extended end, and the broker hands their messages out again.
+                    log.exception("bus leases not extended", extra={"subscription": subscription})
 
     def _extend(self, subscription: str) -> None:
         now = time.monotonic()
@@ -205,6 +209,9 @@ class Puller:
                 self._report(self._repair(failure))
             except (api.GoogleAPICallError, ValueError) as failure:  # ValueError: the channel was closed under us
                 self._report(bus_error(failure, f"receiving from {self.topic}"))
+            except Exception as failure:  # the consumer is told, and the thread goes on
+                log.exception("bus pull failed", extra={"topic": self.topic})
+                self._report(bus_error(failure, f"receiving from {self.topic}"))
             else:
                 self._report(None)
             pause_s = FIRST_PAUSE_S if self.failure is None else min(LONGEST_PAUSE_S, 2 * pause_s)
@@ -256,6 +263,9 @@ class Puller:
             self.make_missing()
         except BusError as second:
             return second
+        except Exception as second:
+            log.exception("bus repair failed", extra={"topic": self.topic})
+            return bus_error(second, f"making the subscription to {self.topic}")
         return None
 
     def _report(self, failure: BusError | None) -> None:

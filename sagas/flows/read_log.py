@@ -18,12 +18,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from devices import adapters, breaker, breaker_rules, call_counts, lane_hold, read_back, webhooks
 from devices.models import RecordPoll, WebhookAddress
 from devices.selectors import DeviceFacts, InstallationFacts, devices, installation, lane_of, property_devices
 from lockservice.core import clock, tenancy
+from lockservice.core.outage import is_outage
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.flows import note_attempts
 from sagas.flows.note_attempts import Place
@@ -94,9 +95,10 @@ def read_due(max_s: float = MAX_S, only: Sequence[str] | None = None, *, hinted:
     while time.monotonic() < ends and (claimed := _claim(only, hinted=hinted)) is not None:
         try:
             report = read(*claimed)
-        except (OperationalError, InterfaceError):
-            raise
-        except Exception as error:  # noqa: BLE001 - one log we cannot read must not stop its neighbours
+        except Exception as error:
+            if is_outage(error):
+                raise
+            # One log that we cannot read must not stop its neighbours.
             report = _bug(*claimed, error)
         _finish(report)
         reports.append(report)

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import connection, transaction
 
 from devices import read_back, webhooks
 from devices.models import VendorWebhook
 from lockservice.core import clock, tenancy
+from lockservice.core.outage import is_outage
 from sagas import outbox
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.flows import note_attempts
@@ -57,10 +58,10 @@ def _take_one(only: Sequence[str] | None) -> bool:
         try:
             with transaction.atomic():
                 _take(row, clock.now())
-        except (OperationalError, InterfaceError):
-            raise
-        except Exception as error:  # noqa: BLE001 - one push we cannot handle must not stop its neighbours
-            _put_off(row, error)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            _put_off(row, error)  # one push that we cannot handle must not stop its neighbours
     return True
 
 

@@ -13,7 +13,8 @@ from credentials import artifacts
 from credentials.models import Artifact, CredentialDoor, KeyCredential, KeyPolicyRow, Reservation
 from devices.models import BreakGlass, CallCount, LockDevice, SecretDue, VendorInstallation
 from lockservice.console.models import StaffAct, TenantVisit
-from lockservice.core.tenancy import tenant
+from lockservice.core.heartbeat import beat
+from lockservice.core.tenancy import queues, tenant
 from sagas.models import DeadLetter, OutboxEvent, Saga
 from tests.console.conftest import SignIn
 from tests.console.pages import MODELS, list_of, page_of, some_pk, text_of
@@ -305,3 +306,12 @@ def test_catalogues_are_compiled_as_they_are_written() -> None:
         missing = [text for text in written if json.loads(f'"{text}"').encode() not in compiled]
         assert missing == []
         assert len(written) > 150
+
+
+def test_a_process_with_a_failing_loop_is_told_with_the_loops_name(night: Scene, sign_in: SignIn) -> None:
+    with queues():
+        beat("test-failing", "one", "sweep: KeyError, 3 times in a row")
+        beat("test-alive", "one")
+    page = text_of(sign_in(night, "support").get("/console/"))
+    assert re.search(r"test-failing ✕ failing \d+ s · sweep: KeyError, 3 times in a row", page), page[-600:]
+    assert re.search(r"test-alive ✓ alive \d+ s", page)

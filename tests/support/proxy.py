@@ -18,7 +18,8 @@ class TcpProxy:
     """Forwards to `host:port` from a thread of its own.
 
     `latency_s` delays each piece in both directions. `cut_behind` is asked for each piece a client sent: True forwards the piece
-    and closes both sides before any answer comes back. `drip_s` sends answers byte by byte, so many seconds apart.
+    and closes both sides before any answer comes back. `hold_s` is asked likewise, and gives how many seconds the piece waits
+    before it goes on. `drip_s` sends answers byte by byte, so many seconds apart.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -26,6 +27,7 @@ class TcpProxy:
         self.latency_s = 0.0
         self.drip_s = 0.0
         self.cut_behind: Callable[[bytes], bool] = lambda piece: False
+        self.hold_s: Callable[[bytes], float] = lambda piece: 0.0
         self.cuts = 0
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -72,7 +74,8 @@ class TcpProxy:
             asyncio.create_task(self._client_side(reader, up_writer)),
             asyncio.create_task(self._server_side(up_reader, writer)),
         ]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        with suppress(asyncio.CancelledError):  # asyncio would log a handler that was cancelled
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
         for one in (writer, up_writer):
@@ -83,6 +86,7 @@ class TcpProxy:
         with suppress(ConnectionError):
             while piece := await reader.read(CHUNK):
                 await self._delay()
+                await asyncio.sleep(self.hold_s(piece))
                 writer.write(piece)
                 await writer.drain()
                 if self.cut_behind(piece):

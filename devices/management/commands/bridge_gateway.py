@@ -5,21 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-import threading
-import uuid
 from typing import Any
 
-import structlog
 from django.core.management.base import BaseCommand, CommandError
-from django.db import InterfaceError, OperationalError, connection
 
 from devices.gateway import Gateway
 from devices.gateway_session import Pace
-from lockservice.core import tenancy
-from lockservice.core.heartbeat import beat
-
-log = structlog.get_logger(__name__)
-BEAT_S = 1.0
+from sagas.alive import SignsOfLife
 
 
 class Command(BaseCommand):
@@ -49,27 +41,9 @@ class Command(BaseCommand):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        stopped = threading.Event()
-        helper = threading.Thread(target=_beat, args=(stopped,), daemon=True)
-        helper.start()
-        try:
+        with SignsOfLife("gateway"):
             await gateway.run(host, port, stop, self._tell)
-        finally:
-            stopped.set()
 
     def _tell(self, host: str, port: int) -> None:
         self.stdout.write(f"ws://{host}:{port}/relay/v1")
         self.stdout.flush()
-
-
-def _beat(stopped: threading.Event) -> None:
-    """Gives signs of life, on its own connection."""
-    incarnation = uuid.uuid4().hex
-    while not stopped.wait(BEAT_S):
-        try:
-            with tenancy.queues():
-                beat("gateway", incarnation)
-        except (OperationalError, InterfaceError) as error:
-            log.warning("gateway.no_beat", error=type(error).__name__)
-            connection.close()
-    connection.close()

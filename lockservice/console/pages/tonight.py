@@ -42,7 +42,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and how long ago it gave a sign of life."""
+    """A process, how long ago it gave a sign of life, and what goes wrong in it."""
 
     name: str
     word: words.Word
@@ -127,9 +127,12 @@ def _processes(real_now: datetime) -> list[Process]:
     found = []
     for row in Heartbeat.objects.order_by("name"):
         span = real_now - row.beat_at
-        silent = span > timedelta(seconds=SILENT_AFTER_S)
-        word = words.Word(_("silent"), words.BAD) if silent else words.Word(_("alive"), words.GOOD)
-        found.append(Process(row.name, word, cells.age(span)))
+        word = words.Word(_("alive"), words.GOOD)
+        if span > timedelta(seconds=SILENT_AFTER_S):
+            word = words.Word(_("silent"), words.BAD)
+        elif row.detail:
+            word = words.Word(_("failing"), words.BAD)
+        found.append(Process(row.name, word, f"{cells.age(span)} · {row.detail}" if row.detail else cells.age(span)))
     return found
 
 

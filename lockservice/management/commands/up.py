@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.utils.module_loading import import_string
 
 from lockservice.core import tenancy
@@ -173,5 +173,5 @@ def _heartbeat_ages() -> Mapping[str, float] | None:
             table = Heartbeat._meta.db_table
             cursor.execute(f"SELECT name, extract(epoch FROM (SELECT clock_timestamp()) - beat_at)::float8 FROM {table}")  # noqa: S608
             return dict(cursor.fetchall())
-    except DatabaseError:
+    except Error:
         return None

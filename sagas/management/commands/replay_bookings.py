@@ -9,9 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
 
 from devices import simulated
 from devices.simulated import NoSimulator, SimulatorPlace
+from lockservice.core.outage import is_outage
 from lockservice.demo.schema import MigratingFailed
 from lockservice.replay import bookings, generate
 from lockservice.replay.bookings import Booking, UnreadableRow
@@ -77,6 +79,10 @@ class Command(BaseCommand):
             SimulatorRefused,
         ) as error:
             raise CommandError(str(error)) from error
+        except Error as error:
+            if not is_outage(error):
+                raise
+            raise CommandError(f"the database was away ({error}); run it again to go on") from error
         self._conclude(outcome, options["report"])
 
     def _rows(self, options: dict[str, Any]) -> list[Booking]:

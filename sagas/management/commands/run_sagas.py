@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
+from collections.abc import Callable
 from typing import Any
 
-import structlog
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
-from lockservice.core import tenancy
-from lockservice.core.heartbeat import beat
+from lockservice.core.loops import LoopGuard
+from sagas.alive import SignsOfLife
 from sagas.flows.read_log import read_due
 from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep
 from sagas.runner import Runner, Stop
 from sagas.tasks import stop_on_signals
 
-log = structlog.get_logger(__name__)
 SWEEP_S = 1.0
 READ_S = 2.0
+
+
+def _read_logs() -> None:
+    """Reads the logs that pushes wait for: a key that is over and opens is told without the broker."""
+    read_due(READ_S, hinted=True)
+
+
+LOOPS: tuple[tuple[str, Callable[[], object], float], ...] = (
+    ("sweep", sweep, SWEEP_S),
+    ("webhooks", take_due, SWEEP_S),
+    ("read_back", _read_logs, READ_S),
+)
+"""What goes on beside the runner: name, work, seconds between two turns."""
 
 
 class Command(BaseCommand):
@@ -36,35 +47,22 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs."""
         stop = stop_on_signals()
-        for work in (_keep_house, _ask_back):
-            threading.Thread(target=work, args=(stop,), daemon=True).start()
-        steps = Runner().run(until=stop, drain=options["drain"])
+        with SignsOfLife("sagas"):
+            for name, work, pause_s in LOOPS:
+                threading.Thread(target=keep_doing, args=(name, work, pause_s, stop), daemon=True).start()
+            steps = Runner().run(until=stop, drain=options["drain"])
         self.stdout.write(f"{steps} steps")
 
 
-def _keep_house(stop: Stop) -> None:
-    """Sweeps ended windows, works on pushes and gives signs of life, on its own connection."""
-    incarnation = uuid.uuid4().hex
-    while not stop():
-        try:
-            sweep()
-            take_due()
-            with tenancy.queues():
-                beat("sagas", incarnation)
-        except (OperationalError, InterfaceError) as error:
-            log.warning("sweep.waits", error=type(error).__name__)
-            connection.close()
-        time.sleep(SWEEP_S)
-    connection.close()
-
-
-def _ask_back(stop: Stop) -> None:
-    """Reads the logs that pushes wait for, on its own connection: a key that is over and opens is told without the broker."""
-    while not stop():
-        try:
-            read_due(READ_S, hinted=True)
-        except (OperationalError, InterfaceError) as error:
-            log.warning("read_back.waits", error=type(error).__name__)
-            connection.close()
-        time.sleep(READ_S)
-    connection.close()
+def keep_doing(name: str, work: Callable[[], object], pause_s: float, stop: Stop) -> None:
+    """Does the work again and again until stopped, whatever becomes of one turn. Its connection is free in the pauses."""
+    with LoopGuard(name, stopped=stop) as guard:
+        while not stop():
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - the guard logs it and notes it in the heartbeat
+                guard.failed(error)
+            else:
+                guard.succeeded()
+                connection.close()
+            time.sleep(pause_s)
