@@ -28,6 +28,9 @@ class KeyKindPolicy:
 
     issue_lead_hours None means the vendor is called at once; otherwise that many hours before the start. A vendor that has been
     away for outage_patience_minutes (real time) is given up for the fall-back installation, or for a card at the desk.
+
+    No key opens for longer than longest_window_days after its start; one for a stay that no booking told of not for longer than
+    longest_unbooked_days. most_rooms is how many rooms one key may open. Both are at least 1.
     """
 
     kinds: tuple[CredentialKind, ...] = (
@@ -46,6 +49,9 @@ class KeyKindPolicy:
     default_areas: tuple[Area, ...] = (Area.LOBBY,)
     fallback_installation_id: str | None = None
     outage_patience_minutes: int = 15
+    longest_window_days: int = 366
+    longest_unbooked_days: int = 31
+    most_rooms: int = 20
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -56,6 +62,9 @@ class KeyKindPolicy:
         for name in (*names, "outage_patience_minutes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
+        for name in ("longest_window_days", "longest_unbooked_days", "most_rooms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> KeyKindPolicy:
@@ -72,11 +81,18 @@ class KeyKindPolicy:
         return cls(**converted)
 
     def widen(self, window: Window) -> Window:
-        """Returns the window the door is given: the stay's, with early and late grace."""
-        return Window(
-            window.valid_from - timedelta(minutes=self.early_grace_minutes),
-            window.valid_until + timedelta(minutes=self.late_grace_minutes),
-        )
+        """Returns the window the door is given: the stay's, with early and late grace, cut to the longest the policy allows."""
+        start = window.valid_from - timedelta(minutes=self.early_grace_minutes)
+        end = window.valid_until + timedelta(minutes=self.late_grace_minutes)
+        return Window(start, min(end, start + timedelta(days=self.longest_window_days)))
+
+    def cuts(self, window: Window) -> bool:
+        """Says whether a stay is longer than its key may be."""
+        return self.widen(window).valid_until < window.valid_until + timedelta(minutes=self.late_grace_minutes)
+
+    def is_too_long(self, window: Window) -> bool:
+        """Says whether a window is longer than any key's may be."""
+        return window.valid_until - window.valid_from > timedelta(days=self.longest_window_days)
 
     def call_vendor_at(self, valid_from: datetime) -> datetime | None:
         """Returns the instant (hotel clock) before which the vendor is not called; None for at once."""

@@ -24,7 +24,7 @@ from credentials.services import KeyBatch
 from devices import adapters, relay_jobs, selectors
 from lockservice.core import clock, crypto, tenancy
 from lockservice.core.places import Property
-from sagas import known_actions
+from sagas import known_actions, limits
 from sagas.consumer import handle_body
 from sagas.flows import (
     guest_came,
@@ -42,19 +42,10 @@ from sagas.flows import (
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 from sagas.outbox import Cause
+from sagas.refusals import Refused
 from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin, Token
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
-
-
-class Refused(Exception):
-    """An act was refused. `code` is the API's code without its prefix; `fields` name what was wrong in the input."""
-
-    def __init__(self, code: str, detail: str, fields: dict[str, str] | None = None) -> None:
-        super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.detail = detail
-        self.fields = fields or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,8 @@ class Act:
 @dataclass(frozen=True, slots=True)
 class IssueCommand:
     """A key asked for by hand, an additional one of its stay. `may_resume` says whether the asker might also resume a suspended
-    key: without it a stay whose key rests, or was taken back resting, gets no other."""
+    key: without it a stay whose key rests, or was taken back resting, gets no other. `may_issue_unbooked` and a `reason` are
+    needed for a stay that no booking event has told of."""
 
     property_id: str
     rooms: tuple[str, ...]
@@ -93,6 +85,8 @@ class IssueCommand:
     intent: Intent = Intent.ADDITIONAL
     channel_hint: str = ""
     may_resume: bool = False
+    reason: str = ""
+    may_issue_unbooked: bool = False
 
 
 def issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str, *, asked: str = "") -> Act:
@@ -114,6 +108,10 @@ def _issue(tenant_id: str, command: IssueCommand, actor: Actor, act_id: str) -> 
         installation = _installation(tenant_id, place, command.rooms)
         batch, incarnation, ordinal = _stay(tenant_id, command, installation, now)
         _require_standing(tenant_id, command, batch, incarnation)
+        limits.require_within(place.policy, command.window, command.rooms)
+        if not Reservation.objects.filter(tenant_id=tenant_id, reservation_id=command.reservation_id).exists():
+            _require_unbooked(command, place, now)
+            batch.alerts.append(limits.without_booking(command.reservation_id, place.property_id, actor.id))
         request = issue_key.KeyRequest(
             installation=selectors.installation(tenant_id, installation),
             rooms=command.rooms,
@@ -149,6 +147,9 @@ def update(
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         wanted = window or _merged_window(key, valid_from, valid_until)
+        limits.require_within(place.policy, wanted, rooms)
+        if wanted is not None and not _is_booked(tenant_id, key):
+            limits.require_unbooked_end(place.policy, wanted, batch.now)
         saga_key = own_key("update-by-hand", key.id, act_id)
         try:
             update_key.begin(batch, place, key, saga_key, cause, window=wanted, rooms=rooms, areas=areas, grace_included=True)
@@ -556,6 +557,19 @@ def _installation(tenant_id: str, place: House, rooms: tuple[str, ...]) -> str:
     if not common:
         raise Refused("VALIDATION_FAILED", "the rooms have no lock system in common", {"rooms": "unknown or on several"})
     return min(common)
+
+
+def _require_unbooked(command: IssueCommand, place: House, now: datetime) -> None:
+    """A key for a stay that no booking told of takes a person who may, a reason, and a short window."""
+    if not command.may_issue_unbooked:
+        raise Refused("FORBIDDEN", "no booking has told of this stay; a supervisor may issue its key, with a reason")
+    if not command.reason:
+        raise Refused("VALIDATION_FAILED", "no booking has told of this stay", {"reason": "is required"})
+    limits.require_unbooked_end(place.policy, command.window, now)
+
+
+def _is_booked(tenant_id: str, key: KeyCredential) -> bool:
+    return Reservation.objects.filter(tenant_id=tenant_id, reservation_id=key.reservation_id or "").exists()
 
 
 def _require_standing(tenant_id: str, command: IssueCommand, batch: KeyBatch, incarnation: int) -> None:

@@ -63,6 +63,12 @@ IssueForm = shape(
     floors=Words(child=Text(max_length=16), max_length=50, required=False),
     intent=Word([Intent.NEW, Intent.ADDITIONAL], required=False, help_text="`additional` kills no earlier key; the default."),
     channelHint=Word(["mobile", "desk", "kiosk"], required=False),
+    reason=Text(
+        min_length=3,
+        max_length=200,
+        required=False,
+        help_text="Why a key is issued for a stay that no booking told of; needed there, with `lock.key.issue.unbooked`.",
+    ),
 )
 ChangeForm = shape(
     "CredentialChange",

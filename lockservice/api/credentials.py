@@ -77,13 +77,16 @@ class CredentialsRoute(Route):
         idempotent=True, operation_id="credential_issue",
     )  # fmt: skip
     def post(self, request: Request) -> Response:
-        """Issues a key for a stay. A stay that no booking event has told of yet needs property, rooms, end and holder."""
+        """Issues a key for a stay. A stay that no booking event has told of needs property, rooms, end, holder and a reason."""
         form = read_body(request, IssueForm)
         caller, who = principal(request), actor(request)
         asked = read_call(request).fingerprint
 
         def issue(act_id: str) -> Act:
-            return acts.issue(caller.tenant_id, _command(caller, form), who, act_id, asked=asked)
+            done = acts.issue(caller.tenant_id, _command(caller, form), who, act_id, asked=asked)
+            if "reason" in form and not done.is_repeated:
+                record_act(caller, "issue", done.credential_id, form["reason"])
+            return done
 
         return perform(request, issue)
 
@@ -342,6 +345,8 @@ def _command(caller: Principal, form: dict[str, Any]) -> acts.IssueCommand:
         intent=Intent(form.get("intent", Intent.ADDITIONAL)),
         channel_hint=form.get("channelHint", ""),
         may_resume=caller.may(Permission.KEY_UNSUSPEND),
+        reason=form.get("reason", ""),
+        may_issue_unbooked=caller.may(Permission.KEY_ISSUE_UNBOOKED),
     )
 
 

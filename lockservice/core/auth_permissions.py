@@ -18,6 +18,7 @@ class Permission(StrEnum):
     KEY_READ = "lock.key.read"
     KEY_ISSUE = "lock.key.issue"
     KEY_ISSUE_OFFLINE = "lock.key.issue.offline"
+    KEY_ISSUE_UNBOOKED = "lock.key.issue.unbooked"
     KEY_UPDATE = "lock.key.update"
     KEY_ENCODE = "lock.key.encode"
     KEY_REPLACE = "lock.key.replace"
@@ -59,7 +60,7 @@ _FRONT_DESK: Final = _READ | {
 _SUPERVISOR: Final = _FRONT_DESK | {
     _P.KEY_REVOKE_CANCELLATION, _P.KEY_REVOKE_SECURITY, _P.KEY_REVOKE_REPLACED, _P.KEY_UNSUSPEND, _P.KEY_SUSPEND_NO_SHOW,
     _P.KEY_SUSPEND_FRAUD_REVIEW, _P.KEY_SUSPEND_OVERDUE_PAYMENT, _P.KEY_BULK, _P.KEY_ISSUE_OFFLINE, _P.ALERT_ACKNOWLEDGE,
-    _P.PIN_CHOOSE,
+    _P.PIN_CHOOSE, _P.KEY_ISSUE_UNBOOKED,
 }  # fmt: skip
 
 ROLES: Final[dict[str, frozenset[Permission]]] = {

@@ -17,6 +17,7 @@ from credentials.reservations import CANCELLED, CONFIRMED, ENDED, FRAUD, NO_SHOW
 from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
+from sagas import limits
 from sagas.alerts import NewAlert
 from sagas.flows import fall_back, guest_came, issue_key, old_rooms, rest_key, revoke_key, room_move, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
@@ -157,6 +158,7 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
 def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool) -> None:
     homes = homes_of(batch.tenant_id, place, row)
     window = Window(row.valid_from, row.valid_until)
+    batch.alerts += limits.beyond_policy(place.policy, row.reservation_id, row.property_id, window, len(row.rooms))
     live = _live(batch, row)
     resting = {ordinal: reason for ordinal in (0, *(k.ordinal for k in live)) if (reason := _resting(live, row, ordinal))}
     left: list[KeyCredential] = []

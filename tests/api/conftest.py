@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from credentials.models import KeyCredential
+from credentials.models import KeyCredential, Reservation
 from lockservice.core.idempotency import IdempotencyRecord
 from lockservice.core.tenancy import tenant
 from sagas.models import Lane, OutboxEvent, Saga
@@ -107,10 +107,10 @@ def _lanes(hotel: Hotel) -> list[str]:
 
 
 def issue_body(hotel: Hotel, *rooms: str, **extra: Any) -> dict[str, Any]:
-    """Returns a good body for an issue of a stay nobody told of, from an hour ago for two days."""
+    """Returns a good body for an issue of a known stay without a key, from an hour ago for two days."""
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     return {
-        "reservationId": new_id("rsv"),
+        "reservationId": extra.get("reservationId") or known_stay(hotel, rooms or ("101",), start, start + timedelta(days=2)),
         "propertyId": hotel.property_id,
         "rooms": [hotel.rooms[label] for label in (rooms or ("101",))],
         "validFrom": start.isoformat(),
@@ -118,6 +118,18 @@ def issue_body(hotel: Hotel, *rooms: str, **extra: Any) -> dict[str, Any]:
         "holderId": "gst_guest",
         **extra,
     }
+
+
+def known_stay(hotel: Hotel, rooms: Sequence[str], start: datetime, end: datetime) -> str:
+    """Makes the projection of a booking whose key nobody has asked for yet; returns its id."""
+    stay = new_id("rsv")
+    with tenant(hotel.tenant_id):
+        Reservation.objects.create(
+            tenant_id=hotel.tenant_id, reservation_id=stay, property_id=hotel.property_id, version=1, status="confirmed",
+            rooms=[hotel.rooms[label] for label in rooms],
+            valid_from=start, valid_until=end, updated_at=start,
+        )  # fmt: skip
+    return stay
 
 
 def issue_key(hotel: Hotel, desk: Caller, *rooms: str, **extra: Any) -> dict[str, Any]:

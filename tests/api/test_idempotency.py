@@ -145,8 +145,8 @@ def test_ten_identical_requests_at_once_make_one_key(hotel: Hotel, desk: Caller,
 
 
 def test_additional_keys_of_one_stay_asked_for_at_once_all_come(hotel: Hotel, desk: Caller) -> None:
-    stay = new_id("rsv")
-    body = issue_body(hotel, reservationId=stay)
+    body = issue_body(hotel)
+    stay = body["reservationId"]
     answers = together(5, lambda _: desk.post(ISSUE, body))
     assert [answer.status_code for answer in answers] == [202] * 5
     with tenant(hotel.tenant_id):
@@ -178,8 +178,9 @@ def issue_work(hotel: Hotel, act_id: str) -> Answer:
 
     now = datetime.now(UTC)
     command = acts.IssueCommand(
-        hotel.property_id, (hotel.rooms["101"],), Window(now, now + timedelta(days=1)), "gst_1", reservation_id=new_id("rsv")
-    )
+        hotel.property_id, (hotel.rooms["101"],), Window(now, now + timedelta(days=1)), "gst_1", reservation_id=new_id("rsv"),
+        reason="walk-in", may_issue_unbooked=True,
+    )  # fmt: skip
     act = acts.issue(hotel.tenant_id, command, Actor("usr_test"), act_id)
     return Answer(202, {"credential": act.credential_id, "operation": act.saga_id})
 

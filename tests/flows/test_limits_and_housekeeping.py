@@ -182,7 +182,15 @@ def test_a_deactivated_user_loses_her_keys_every_time(hotel: Hotel, locks: MockL
     now = datetime.now(UTC)
     for number in range(2):
         window = Window(now - timedelta(hours=1), now + timedelta(days=1))
-        command = acts.IssueCommand(hotel.property_id, (hotel.rooms["101"],), window, "usr_leaver", f"rsv_{number}")
+        command = acts.IssueCommand(
+            hotel.property_id,
+            (hotel.rooms["101"],),
+            window,
+            "usr_leaver",
+            f"rsv_{number}",
+            reason="test",
+            may_issue_unbooked=True,
+        )
         acts.issue(hotel.tenant_id, command, acts.Actor("usr_gm"), f"give-{number}")
         settle(hotel)
         assert keys(hotel)[number].state == "active"

@@ -74,6 +74,19 @@ class PolicyForm(ReasonForm):
         min_value=0, max_value=24 * 60, required=False,
     )  # fmt: skip
 
+    longest_window_days = forms.IntegerField(
+        label=_("Days a key may open at most"), help_text=_("Empty: 366."),
+        min_value=1, max_value=3650, required=False,
+    )  # fmt: skip
+    longest_unbooked_days = forms.IntegerField(
+        label=_("The same for a key without a booking"), help_text=_("Empty: 31."),
+        min_value=1, max_value=3650, required=False,
+    )  # fmt: skip
+    most_rooms = forms.IntegerField(
+        label=_("Rooms one key may open at most"), help_text=_("Empty: 20."),
+        min_value=1, max_value=1000, required=False,
+    )  # fmt: skip
+
     def __init__(self, policy: KeyKindPolicy, systems: Mapping[str, str], data: Mapping[str, Any] | None = None) -> None:
         self.present = _seen(policy)
         super().__init__(data, initial=_initial(policy) | {"seen": self.present})
@@ -102,8 +115,8 @@ class PolicyForm(ReasonForm):
         wanted["default_areas"] = sorted(data["default_areas"])
         wanted["fallback_installation_id"] = data["fallback_installation_id"] or None
         usual = stored(KeyKindPolicy())
-        patience = data["outage_patience_minutes"]
-        wanted["outage_patience_minutes"] = usual["outage_patience_minutes"] if patience is None else patience
+        for name in _EMPTY_IS_USUAL:
+            wanted[name] = usual[name] if data[name] is None else data[name]
         return {name: value for name, value in wanted.items() if value != usual[name]}
 
 
@@ -111,6 +124,8 @@ _PLAIN = (
     "issue_lead_hours", "early_grace_minutes", "late_grace_minutes", "no_show_suspend_after_hours", "pin_length",
     "pin_length_shared", "pin_rest_days", "require_id_verification",
 )  # fmt: skip
+
+_EMPTY_IS_USUAL = ("outage_patience_minutes", "longest_window_days", "longest_unbooked_days", "most_rooms")
 
 
 def stored(policy: KeyKindPolicy) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from django.test import Client
 from credentials.models import KeyCredential
 from devices import health_poll
 from devices.models import LockDevice
+from lockservice.console.models import StaffAct
 from lockservice.core.idempotency import IdempotencyRecord
 from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
@@ -272,6 +273,12 @@ class House:
     def events(self, subject_part: str = "") -> list[dict[str, Any]]:
         """Return what the service has published of this tenant so far."""
         return self.world.events(self.tenant_id, subject_part)
+
+    def recorded_actions(self) -> list[tuple[str, str, str]]:
+        """Return who did what and why, as the console's record keeps it: person, action, reason."""
+        with tenant(self.tenant_id):
+            rows = StaffAct.objects.filter(tenant_id=self.tenant_id).order_by("id")
+            return list(rows.values_list("actor_id", "action", "reason"))
 
     def footprint(self) -> dict[str, int]:
         """Count what an act may leave behind: keys, events, and requests to vendors. For assertions after a refusal."""
