@@ -41,6 +41,9 @@ class TtlockSite(Site):
             Door(f"lck_{row['lockId']}", str(row["lockId"]), label=row["alias"], gateway=str(row["gatewayId"]))
             for row in seeded["locks"]
         )
+        for row in simulator.get(f"/dump?clientId={self.client_id}")["locks"]:
+            for secret in row["secrets"].values():
+                marked.plant(secret)
         super().__init__()
 
     def seed_body(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ from .door import Door, StoredKey
 from .errcodes import VendorError, success_body
 from .model import ADDING, Card, Lock, QrCode
 from .params import INVALID
-from .passcodes import unknown_delete
+from .passcodes import BY_LIST, unknown_delete
 from .radio import ASYNCHRONOUS, BY_GATEWAY, BY_NB, BY_PHONE
 
 CARD_BIT, QR_BITS = 1, (44, 108)
@@ -123,12 +123,13 @@ async def delete(context: Context) -> dict[str, object]:
 
 
 async def delete_by_number(context: Context) -> dict[str, object]:
-    """identityCard/deleteByCardNumber."""
+    """identityCard/deleteByCardNumber: reaches what a code of its own reaches, see keyboardPwd/deleteByCode."""
     lock = _lock(context)
     number = context.params.text("cardNumber")
     card = next((c for c in lock.cards.values() if c.number == number), None)
-    if card is None and number in lock.door.cards and _way(context) != BY_PHONE:
-        await context.write(lock, _way(context), lambda door: _drop(door, number))
+    unrecorded = number in lock.door.cards and context.app.habits.delete_by_code != BY_LIST
+    if card is None and unrecorded and _way(context) != BY_PHONE:
+        await context.write(lock, _way(context), lambda door: _drop(context, door, number))
         return success_body()
     return await _delete(context, lock, card)
 
@@ -137,13 +138,14 @@ async def _delete(context: Context, lock: Lock, card: Card | None) -> dict[str, 
     way = _way(context)
     if card is None:
         return unknown_delete(context, CARD_NOT_FOUND)
-    await context.write(lock, way, lambda door: _drop(door, card.number))
+    await context.write(lock, way, lambda door: _drop(context, door, card.number))
     lock.cards.pop(card.card_id, None)
     return success_body()
 
 
-def _drop(door: Door, number: str) -> None:
-    door.cards.pop(number, None)
+def _drop(context: Context, door: Door, number: str) -> None:
+    if door.cards.pop(number, None) is None and context.app.habits.absent_delete:
+        raise VendorError(CARD_NOT_FOUND)
 
 
 def _way(context: Context) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
+from .app_edits import forget, renumber
 from .door import RandomCode
 from .dump import dump_world
 from .evidence import LAST_COMPARED, NEXT_COMPARISON
@@ -72,6 +73,7 @@ class Control:
             ("GET", "/webhook/log"): self._webhook_log,
             ("POST", "/gateway"): self._gateway,
             ("POST", "/door"): self._door,
+            ("POST", "/cloud"): self._cloud,
             ("POST", "/upload"): self._upload,
             ("POST", "/tokens"): self._tokens,
             ("POST", "/save"): self._save,
@@ -266,6 +268,16 @@ class Control:
             used.used_at = lock.door.wall(self._world.now())
         self._world.changes += 1
         return {"ok": True, "forgotten": sum(item is not None for item in forgotten), "marked": used is not None}
+
+    async def _cloud(self, body: Body, query: dict[str, str]) -> Body:
+        """Changes what the cloud lists of a lock, without the door knowing."""
+        refuse_unknown("cloud", body, ("lockId", "forget", "renumber", "name"))
+        lock, name = self._lock_of(body), body.get("name")
+        count = forget(lock, str(body["forget"])) if "forget" in body else 0
+        if "renumber" in body:
+            count += renumber(self._world, lock, str(body["renumber"]), None if name is None else str(name))
+        self._world.changes += 1
+        return {"ok": True, "records": count}
 
     async def _gateway(self, body: Body, query: dict[str, str]) -> Body:
         """Takes a gateway off or on line, which the vendor also pushes."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from . import accounts, cards, ekeys, locks, passcodes, records
+from . import accounts, cards, ekeys, locks, passage, passcodes, records
 from .calls import Call
 from .context import Context
 from .errcodes import VendorError, error_body
@@ -49,8 +49,10 @@ TOKEN_CALLS: dict[str, Handler] = {
     "lock/unfreeze": locks.unfreeze,
     "lock/changeTimezoneRawOffset": locks.change_offset,
     "lock/setAutoLockTime": locks.set_auto_lock,
-    "lock/configPassageMode": locks.configure_passage,
-    "lock/getPassageModeConfig": locks.passage_config,
+    "lock/configPassageMode": passage.configure,
+    "lock/getPassageModeConfig": passage.read,
+    "lock/configurePassageMode": passage.configure_periods,
+    "lock/getPassageModeConfiguration": passage.read_periods,
     "lock/rename": locks.rename,
     "lock/transfer": locks.transfer,
     "lock/listKey": ekeys.list_of_lock,

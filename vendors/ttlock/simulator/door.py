@@ -104,9 +104,30 @@ class RandomCode:
 
 
 def _judge_weekly(code: RandomCode, wall: int) -> Why:
-    if (wall // DAY_MS + 3) % 7 not in WEEKDAYS[code.type]:  # day 0 was a Thursday; Monday is 0
+    if weekday(wall) not in WEEKDAYS[code.type]:
         return Why.WRONG_HOURS
     return Why.VALID if code.start % DAY_MS <= wall % DAY_MS < code.end % DAY_MS else Why.WRONG_HOURS
+
+
+def weekday(wall: int) -> int:
+    """Return the day of a wall time, Monday being 0. Day 0 of the epoch was a Thursday."""
+    return (wall // DAY_MS + 3) % 7
+
+
+@dataclass(slots=True)
+class PassageHours:
+    """When passage mode holds the door open: minutes after midnight on some days (Monday is 1), or all day long."""
+
+    start: int = 0
+    end: int = 0
+    days: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5, 6, 7])
+    all_day: bool = True
+
+    def holds(self, wall: int) -> bool:
+        """Say whether the hours hold at this wall time."""
+        if weekday(wall) + 1 not in self.days:
+            return False
+        return self.all_day or self.start * MINUTE_MS <= wall % DAY_MS < self.end * MINUTE_MS
 
 
 @dataclass(slots=True)
@@ -143,6 +164,7 @@ class Door:
     qr_codes: dict[str, StoredKey] = field(default_factory=dict)
     frozen: bool = False
     passage_mode: bool = False
+    passage_hours: list[PassageHours] = field(default_factory=list)
     double_locked: bool = False
     wrong_count: int = 0
     locked_out_until: int = 0
@@ -195,10 +217,14 @@ class Door:
 
     # -- judgement
 
+    def holds_open(self, wall: int) -> bool:
+        """Say whether passage mode holds the door open for everybody at this wall time. Without hours it always does."""
+        return self.passage_mode and (not self.passage_hours or any(hours.holds(wall) for hours in self.passage_hours))
+
     def judge_code(self, digits: str, now: int) -> Why:
         """Says what the keypad would do, without doing it."""
         wall = self.wall(now)
-        if self.passage_mode:
+        if self.holds_open(wall):
             return Why.PASSAGE_MODE
         if any(digit not in self.digits for digit in digits):
             return Why.DIGIT_NOT_ON_KEYPAD
@@ -212,16 +238,17 @@ class Door:
 
     def judge_stored(self, memory: dict[str, StoredKey], value: str, now: int) -> Why:
         """Says what the card or QR reader would do, without doing it."""
-        if self.passage_mode:
+        wall = self.wall(now)
+        if self.holds_open(wall):
             return Why.PASSAGE_MODE
         if self.frozen:
             return Why.FROZEN
         known = memory.get(value)
-        return self._guest(known.judge(self.wall(now)) if known else Why.UNKNOWN_CREDENTIAL)
+        return self._guest(known.judge(wall) if known else Why.UNKNOWN_CREDENTIAL)
 
-    def judge_phone(self, is_admin: bool) -> Why:
+    def judge_phone(self, is_admin: bool, now: int) -> Why:
         """Says whether a phone with a valid eKey is let in."""
-        if self.passage_mode:
+        if self.holds_open(self.wall(now)):
             return Why.PASSAGE_MODE
         if self.frozen:
             return Why.FROZEN
@@ -269,7 +296,7 @@ class Door:
 
     def open_by_phone(self, is_admin: bool, username: str, uid: int, now: int) -> Why:
         """A phone whose eKey is valid asks over BLE."""
-        why = self.judge_phone(is_admin)
+        why = self.judge_phone(is_admin, now)
         if why in (Why.VALID, Why.PRIVACY_LOCK):
             raw = 1 if why is Why.VALID else 41
             self._write(LogLine(raw, 1, int(why is Why.VALID), self.wall(now), username=username, uid=uid))
@@ -283,7 +310,8 @@ class Door:
 
     def is_unlocked(self, now: int) -> bool:
         """Says whether the bolt is drawn at this instant."""
-        return self.passage_mode or self.wall(now) < self.unlocked_until
+        wall = self.wall(now)
+        return self.holds_open(wall) or wall < self.unlocked_until
 
     def _shown(self, why: Why, raws: dict[Why, int], cloud: int, value: str, now: int) -> Why:
         raw = raws.get(why)

@@ -6,6 +6,7 @@ One rule: a door's codes are told in true time, as the door will act, not as any
 from __future__ import annotations
 
 from .door import Door, RandomCode, StoredKey, Why
+from .lock_secrets import lock_data, lock_secrets
 from .model import Card, EKey, Lock, Passcode, PhoneCopy, QrCode
 from .tryout import iso, judge_phone_copy
 from .world import World
@@ -40,6 +41,7 @@ def _lock(lock: Lock, now: int, live_only: bool) -> dict[str, object]:
         "gatewayIds": lock.gateway_ids,
         "timezoneRawOffset": lock.timezone_raw_offset,
         "battery": lock.battery,
+        "secrets": lock_secrets(lock) | {"lockData": lock_data(lock)},
         "cloud": {
             "passcodes": [_passcode(p) for p in lock.passcodes.values()],
             "cards": [_card(c) for c in lock.cards.values()],

@@ -8,12 +8,13 @@ from __future__ import annotations
 from .context import Context
 from .door import Door
 from .errcodes import VendorError, success_body
+from .lock_secrets import lock_data, lock_secrets
 from .model import Gateway, Lock
 from .params import INVALID
 from .radio import BY_GATEWAY, BY_PHONE
 from .records import collect
 
-REMOTE_BIT, FREEZE_BIT, LOCK_BIT, PASSAGE_BIT = 10, 11, 8, 22
+REMOTE_BIT, FREEZE_BIT, LOCK_BIT, AUTO_LOCK_BIT = 10, 11, 8, 4
 UNSUPPORTED, NO_REMOTE_RIGHT, NO_GROUP, NAME_TAKEN = -4043, -3046, -1018, -1016
 OPTIONAL = (
     "modelNum",
@@ -31,6 +32,10 @@ OPTIONAL = (
     "wirelessKeypadFeatureValue",
     "specialValue",
     "groupName",
+    "displayPasscode",
+    "lockUpdateDate",
+    "sensitivity",
+    "doubleVerification",
 )
 
 
@@ -46,47 +51,63 @@ async def list_own(context: Context) -> dict[str, object]:
 
 
 def _item(context: Context, lock: Lock) -> dict[str, object]:
-    item: dict[str, object] = {
+    """Build a row of `lock/list`, secrets included, as recorded answers have it."""
+    item = _common(context, lock) | {
+        "electricQuantityUpdateDate": lock.battery_at,
+        "bindDate": lock.bound_at,
+        "lockData": lock_data(lock),
+        "groupId": lock.group_id,
+        "groupName": "",
+    }
+    return _without_optional(context, item)
+
+
+def _common(context: Context, lock: Lock) -> dict[str, object]:
+    return {
         "lockId": lock.lock_id,
         "lockName": lock.name,
         "lockAlias": lock.alias,
         "lockMac": lock.mac,
         "electricQuantity": lock.battery,
-        "electricQuantityUpdateDate": lock.battery_at,
         "featureValue": lock.feature_value,
         "hasGateway": int(bool(lock.gateway_ids) or lock.wifi is not None),
-        "lockData": "",
-        "groupId": lock.group_id,
-        "groupName": "",
         "date": lock.bound_at,
-        "bindDate": lock.bound_at,
-        "specialValue": 0,
-        "noKeyPwd": "",
+        "specialValue": int(lock.feature_value, 16) & 0x7FFFFFFF,
+        "noKeyPwd": lock_secrets(lock)["noKeyPwd"],
         "timezoneRawOffset": lock.timezone_raw_offset,
         "passageMode": 1 if lock.door.passage_mode else 2,
         "keyboardPwdVersion": lock.passcode_version,
         "wirelessKeypadFeatureValue": "0",
-        "lockVersion": {"protocolType": 5, "protocolVersion": 3, "scene": 2, "groupId": 1, "orgId": 1},
-    }
-    return _without_optional(context, item)
+        "lockVersion": {
+            "showAdminKbpwdFlag": True, "protocolType": 5, "protocolVersion": 3, "scene": 2, "groupId": 1, "orgId": 1,
+            "logoUrl": "",
+        },
+    }  # fmt: skip
 
 
 async def detail(context: Context) -> dict[str, object]:
-    """lock/detail."""
+    """lock/detail, with the lock's secrets. It lacks what only a row of the list has: `bindDate`, `lockData`, the group."""
     lock = context.admin_lock()
-    item = _item(context, lock) | {
+    item = _common(context, lock) | lock_secrets(lock) | {
         "modelNum": "SIM-PIN-01",
         "hardwareRevision": "1.0",
         "firmwareRevision": "6.5.4.240101",
-        "autoLockTime": lock.auto_lock_s,
         "lockSound": 1,
         "soundVolume": 3,
         "privacyLock": 2,
         "tamperAlert": 2,
         "resetButton": 1,
         "openDirection": 0,
-        "passageModeAutoUnlock": 2,
-    }
+        "passageModeAutoUnlock": lock.passage_auto_unlock,
+        "isFrozen": 1 if lock.door.frozen else 2,
+        "displayPasscode": 0,
+        "lockFlagPos": 0,
+        "lockUpdateDate": lock.battery_at,
+        "sensitivity": -1,
+        "doubleVerification": 2,
+    }  # fmt: skip
+    if lock.has_feature(AUTO_LOCK_BIT):
+        item["autoLockTime"] = lock.auto_lock_s
     return _without_optional(context, item)
 
 
@@ -229,27 +250,6 @@ async def set_auto_lock(context: Context) -> dict[str, object]:
     await context.write(lock, way, _ask_nothing)
     lock.auto_lock_s = seconds
     return success_body()
-
-
-async def configure_passage(context: Context) -> dict[str, object]:
-    """lock/configPassageMode: on (1) holds the door open for everyone; the hours are ignored here."""
-    lock = context.admin_lock()
-    if not lock.has_feature(PASSAGE_BIT):
-        raise VendorError(UNSUPPORTED)
-    is_on = context.params.choice("passageMode", (1, 2)) == 1
-    way = context.params.choice("type", (BY_PHONE, BY_GATEWAY), BY_PHONE)
-
-    def act(door: Door) -> None:
-        door.passage_mode = is_on
-
-    await context.write(lock, way, act)
-    return success_body()
-
-
-async def passage_config(context: Context) -> dict[str, object]:
-    """lock/getPassageModeConfig; the hours may be null."""
-    lock = context.admin_lock()
-    return {"passageMode": 1 if lock.door.passage_mode else 2, "startDate": None, "endDate": None, "isAllDay": 1}
 
 
 async def rename(context: Context) -> dict[str, object]:

@@ -44,6 +44,9 @@ class Habits:
     clamp_page_size: bool = False
     duplicate_cards: bool = True
     unique_names: bool = False
+    same_window: str = "same_id"
+    delete_by_code: str = "lock"
+    absent_delete: int = 0
 
 
 @dataclass(slots=True)
@@ -218,7 +221,8 @@ class Record:
 @dataclass(slots=True)
 class Lock:
     """The cloud's view of a lock, with the lock itself in `door`. `gateway_ids` are in order of signal, best first.
-    `withdrawn_windows` are those whose random code was deleted (-1026). `hour_floor` is `local` or `utc`.
+    `withdrawn_windows` are those whose random code was deleted (-1026). `hour_floor` is `local` or `utc`. `admin_code` replaces
+    the administrator's code that the lock was paired with.
     """
 
     lock_id: int
@@ -241,6 +245,8 @@ class Lock:
     group_id: int = 0
     auto_lock_s: int = 5
     bound_at: int = 0
+    admin_code: str = ""
+    passage_auto_unlock: int = 2
     passcodes: dict[int, Passcode] = field(default_factory=dict)
     cards: dict[int, Card] = field(default_factory=dict)
     ekeys: dict[int, EKey] = field(default_factory=dict)

@@ -20,6 +20,8 @@ from .random_codes import check_long_period, floor_hour, make_code
 PASSCODE_BIT = 0
 NOT_FOUND, TOO_SIMPLE, BAD_LENGTH, DUPLICATE, NEVER_USED, NO_SPACE = -2009, -2032, -3006, -3007, -3008, -3009
 MAX_NAME = 50
+NEW_ID = "new_id"
+BY_LIST = "list"
 
 
 async def get(context: Context) -> dict[str, object]:
@@ -34,6 +36,10 @@ async def get(context: Context) -> dict[str, object]:
     name = context.params.text("keyboardPwdName", "")
     repeated = _same_period(lock, code_type, start, end)
     if repeated is not None:
+        if context.app.habits.same_window == NEW_ID:
+            again = _record(context, lock, _Draft(repeated.code, name, code_type, (start, end), custom=False))
+            again.window = repeated.window
+            return {"keyboardPwd": again.code, "keyboardPwdId": again.passcode_id}
         return {"keyboardPwd": repeated.code, "keyboardPwdId": repeated.passcode_id}
     code, mark = make_code(lock, lock.door, code_type, start, end)
     lock.door.learn_random(code)
@@ -54,7 +60,8 @@ def _random_window(context: Context, lock: Lock, code_type: int) -> tuple[int, i
 
 
 def _same_period(lock: Lock, code_type: int, start: int, end: int) -> Passcode | None:
-    """One period code per window: asking again gives the same one (assumed)."""
+    """Find the code that a window was given before. There is one period code per lock and window; asking again gives the
+    same digits (assumed), under the same id or a new one as the application's habit says."""
     if code_type in (ONCE, PERMANENT):
         return None
     mark = f"{code_type}:{start}:{end}:0"
@@ -210,21 +217,22 @@ async def delete(context: Context) -> dict[str, object]:
     way = _delete_way(context)
     if passcode is None:
         return unknown_delete(context, NOT_FOUND)
-    await context.write(lock, way, _deleter(passcode.code, passcode.custom))
+    await context.write(lock, way, _deleter(context, passcode.code, passcode.custom))
     _forget(lock, passcode)
     return success_body()
 
 
 async def delete_by_code(context: Context) -> dict[str, object]:
-    """keyboardPwd/deleteByCode: also reaches a code that sits at the lock unrecorded."""
+    """keyboardPwd/deleteByCode: also reaches a code that sits at the lock unrecorded, unless the application's habit says that
+    the cloud looks into its own list only."""
     lock = _lock(context)
     code = context.params.text("keyboardPwd")
     way = _delete_way(context)
     passcode = next((p for p in lock.passcodes.values() if p.code == code), None)
-    unrecorded = way != BY_PHONE and code in lock.door.codes
+    unrecorded = way != BY_PHONE and code in lock.door.codes and context.app.habits.delete_by_code != BY_LIST
     if passcode is None and not unrecorded:
         return unknown_delete(context, NOT_FOUND)
-    await context.write(lock, way, _deleter(code, passcode is None or passcode.custom))
+    await context.write(lock, way, _deleter(context, code, passcode is None or passcode.custom))
     if passcode is not None:
         _forget(lock, passcode)
     return success_body()
@@ -241,10 +249,11 @@ def _delete_way(context: Context) -> int:
     return context.params.choice("deleteType", (BY_PHONE, BY_GATEWAY, BY_NB), BY_PHONE)
 
 
-def _deleter(code: str, custom: bool) -> Callable[[Door], None]:
+def _deleter(context: Context, code: str, custom: bool) -> Callable[[Door], None]:
     def act(door: Door) -> None:
         if custom:
-            door.codes.pop(code, None)
+            if door.codes.pop(code, None) is None and context.app.habits.absent_delete:
+                raise VendorError(context.app.habits.absent_delete)
             return
         known = door.random_codes.get(code)
         if known is None or not known.used_at:

@@ -41,7 +41,11 @@ HABIT_FIELDS = {
     "clampPageSize": "clamp_page_size",
     "duplicateCards": "duplicate_cards",
     "uniqueNames": "unique_names",
+    "sameWindow": "same_window",
+    "deleteByCode": "delete_by_code",
+    "absentDelete": "absent_delete",
 }
+HABIT_WORDS = {"sameWindow": ("same_id", "new_id"), "deleteByCode": ("lock", "list")}
 CALLBACK_FIELDS = {
     "url": "url",
     "hmacSecret": "hmac_secret",
@@ -65,6 +69,7 @@ LOCK_FIELDS = {
     "passcodeVersion": "passcode_version",
     "hourFloor": "hour_floor",
     "groupId": "group_id",
+    "noKeyPwd": "admin_code",
 }
 DOOR_FIELDS = {
     "digits": "digits",
@@ -221,7 +226,11 @@ def _account(world: World, fields: Fields) -> tuple[Application, Account]:
 
 def configure(app: Application, fields: Fields) -> None:
     """Sets an application's habits and callback. Raises ValueError, also for a callback that is not on loopback."""
-    apply(app.habits, {**fields, **(_object(fields, "habits") or {})}, HABIT_FIELDS)
+    habits = {**fields, **(_object(fields, "habits") or {})}
+    for name, words in HABIT_WORDS.items():
+        if habits.get(name, words[0]) not in words:
+            raise SeedError(f"{name} must be one of {', '.join(words)}")
+    apply(app.habits, habits, HABIT_FIELDS)
     callback = dict(_object(fields, "callback") or {})
     if "callbackUrl" in fields:
         callback["url"] = fields["callbackUrl"]

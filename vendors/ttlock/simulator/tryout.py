@@ -76,7 +76,7 @@ def _judge(services: Services, lock: Lock, what: Attempt, now: int) -> Why:
     key = _key_in_phone(services, lock, what.value)
     copy = key.phone if key and not what.phone_online else _copy(key)
     why = judge_phone_copy(key, copy, now)
-    return lock.door.judge_phone(key is not None and (key.is_admin or key.right == 1)) if why is Why.VALID else why
+    return lock.door.judge_phone(key is not None and (key.is_admin or key.right == 1), now) if why is Why.VALID else why
 
 
 def _key_in_phone(services: Services, lock: Lock, value: str) -> EKey | None:
