@@ -107,12 +107,14 @@ class Grants:
         return [g for g in self.list_all(call, {"externalRef": tag_of(credential_id)}) if g.is_live]
 
     def of_handle(self, call: Call, handle: CredentialHandle) -> list[Grant]:
-        """Returns the live grants behind a handle: by reference where there is one, else by the credential's tag."""
+        """Returns the live grants behind a handle: by reference, else by the credential's tag. A grant that is not found by its
+        reference may have been made anew under another."""
         ids = {ref for door in handle.doors if (ref := grant_id_in(door.ref))}
-        if not ids:
-            return self.of_credential(call, handle.credential_id)
-        found = [grant for grant_id in sorted(ids) if (grant := self.read(call, grant_id)) is not None]
-        return [grant for grant in found if grant.is_live]
+        found = [grant for grant_id in sorted(ids) if (grant := self.read(call, grant_id)) is not None and grant.is_live]
+        if ids and len(found) == len(ids):
+            return found
+        named = {grant.id for grant in found}
+        return found + [grant for grant in self.of_credential(call, handle.credential_id) if grant.id not in named]
 
     def change(self, call: Call, grant: Grant, fields: Mapping[str, object]) -> Grant:
         """Changes a grant. When somebody changed it in between, reads it anew and asks once more."""

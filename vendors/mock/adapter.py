@@ -296,7 +296,8 @@ def _door_result(row: Mapping[str, Any], door: Door) -> DoorResult:
 
 def _artifact(kind: CredentialKind, value: str | None, request: IssueInput) -> Artifact | None:
     if kind is CredentialKind.PIN_CODE:
-        return PinArtifact(request.pin) if request.pin else None
+        pin = Pin(value) if value else request.pin
+        return PinArtifact(pin) if pin else None
     if kind is CredentialKind.RFID_CARD:
         return CardArtifact(request.doors[0].device_id)
     return TokenArtifact(_TOKEN_TYPES[kind], Token(value)) if value else None

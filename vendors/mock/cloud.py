@@ -14,7 +14,7 @@ from typing import Any
 
 from vendors.port.types import Window
 
-from .doors import DoorRefused, Key, Ledger, new_ref, new_value
+from .doors import DoorRefused, Key, Ledger, drawn_digits, new_ref, new_value
 from .profile import CHANGING_VERBS, VERBS, Profile
 
 MAX_CALLS_KEPT = 20_000
@@ -190,7 +190,13 @@ class MockCloud:
     def _one(self, verb: str, row: Mapping[str, Any], body: Mapping[str, Any], profile: Profile) -> Key | None:
         door, ref, tag = row["door"], row.get("ref"), body["tag"]
         if verb == "issue" or row.get("part") == "added":
-            return self.ledger.give(door, self._fresh(row, body), profile.capacity)
+            new = self._fresh(row, body)
+            if profile.draws and new.kind == "pin_code":
+                new.value = drawn_digits(door, new.window)
+                same = next((k for k in self.ledger.door(door).keys.values() if k.value == new.value), None)
+                if same is not None:
+                    return same
+            return self.ledger.give(door, new, profile.capacity)
         if verb == "revoke" or row.get("part") == "removed":
             self.ledger.take(door, ref, tag)
             return None

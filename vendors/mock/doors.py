@@ -5,6 +5,7 @@ One rule: a door knows only what reached it; an idempotency key has one effect a
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -183,6 +184,12 @@ class Ledger:
 def new_value(kind: str) -> str:
     """Makes what a phone or card carries where the caller gave nothing."""
     return str(secrets.randbelow(2**32)) if kind == "rfid_card" else f"mk_{secrets.token_hex(16)}"
+
+
+def drawn_digits(door: str, window: Window) -> str:
+    """Compute the eight digits that a door and a vendor agree on for a window, as locks out of reach do."""
+    seed = f"{door} {window.valid_from.isoformat()} {window.valid_until.isoformat()}"
+    return f"{int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], 'big') % 10**8:08d}"
 
 
 def new_ref() -> str:

@@ -17,6 +17,7 @@
     deadDoors=101,204    doors that never answer
     latencyMs=50         also 20-80 (evenly between), exp:50 (exponential with that mean)
     slowPct=1&slowMs=60000   so many of a hundred calls take so long
+    draws=1              the vendor draws PINs itself, one for each window of a door, whoever asks
     capacity=250         keys of one kind a door holds
     capabilities=pin,mobile,card,qr,nfc,remote_issue,remote_revoke,offline,floors,areas   default all but offline
     seed=7               of the failures' dice
@@ -90,6 +91,7 @@ class Profile:
     on: frozenset[str] = CHANGING_VERBS
     dead_doors: frozenset[str] = frozenset()
     latency: Latency = Latency()
+    draws: bool = False
     capacity: int = 1000
     capabilities: LockCapabilities = MANIFEST.capabilities
     seed: int | None = None
@@ -195,6 +197,7 @@ _PARTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "deferred": ("deferred", _count),
     "on": ("on", _verbs),
     "deadDoors": ("dead_doors", lambda text: frozenset(filter(None, text.split(",")))),
+    "draws": ("draws", _flag),
     "capacity": ("capacity", _count),
     "capabilities": ("capabilities", _capabilities),
     "seed": ("seed", _count),

@@ -69,6 +69,7 @@ from .pms_adapter import SaltoPmsPort
 from .pushes import is_genuine, read_conditions, read_push
 from .settings import Settings, Transport, read_settings
 
+UNKNOWN_KEY = "unknown_key"
 _DEFERRED_STATES = frozenset({"waiting_card", "encoding"})
 _ENDS_COMPANIONS = "ends-companions:"
 """Stands before the encode job in the token of a card that will end companions' keys once it is written."""
@@ -139,13 +140,13 @@ class SaltoCloudPort:
 
         def take(ref: VendorRef, doors: Sequence[Door]) -> tuple[Row, tuple[DoorResult, ...]]:
             try:
-                row = self._keys.take(call, ref, strategy)
+                row = self._keys.take(call, ref, strategy, handle.credential_id)
             except Refused as refused:
                 if refused.code != "denylist_full":
                     raise
                 detail = "taken off the list only: the card opens until it expires or a successor is used"
                 warnings.append(LockWarning("DENYLIST_FULL", detail))
-                row = self._keys.take(call, ref, "checkout")
+                row = self._keys.take(call, ref, "checkout", handle.credential_id)
             return row, results(row, doors, is_there=False)
 
         doors = self._by_ref(call, handle, take, gone_is_done=True)
@@ -278,7 +279,7 @@ class SaltoCloudPort:
             gone = self._by_ref(
                 call,
                 CredentialHandle(handle.credential_id, handle.kind, handle.window, request.removed),
-                lambda ref, doors: self._taken(call, ref, doors),
+                lambda ref, doors: self._taken(call, ref, doors, handle.credential_id),
                 gone_is_done=True,
             )
         return CallResult(settle((*kept, *added, *gone)), calls=call.requests)
@@ -294,15 +295,18 @@ class SaltoCloudPort:
         row = self._keys.change(call, ref, body)
         return row, results(row, doors)
 
-    def _taken(self, call: Call, ref: VendorRef, doors: Sequence[Door]) -> tuple[Row, tuple[DoorResult, ...]]:
-        row = self._keys.take(call, ref, "checkout")
+    def _taken(
+        self, call: Call, ref: VendorRef, doors: Sequence[Door], credential_id: str
+    ) -> tuple[Row, tuple[DoorResult, ...]]:
+        row = self._keys.take(call, ref, "checkout", credential_id)
         return row, results(row, doors, is_there=False)
 
     def _by_ref(self, call: Call, handle: CredentialHandle, act: Act, *, gone_is_done: bool = False) -> tuple[DoorResult, ...]:
         """Acts once for each key behind the handle's doors, and stops where the vendor does: what is done stays told. Doors
-        without a reference are looked up by the credential."""
+        without a reference, or with one that the vendor does not know, are looked up by the credential."""
         groups, strays = self._grouped(call, handle)
         found: list[DoorResult] = []
+        looked_up: set[str] = set()
         for index, (ref, doors) in enumerate(groups):
             try:
                 found += act(ref, doors)[1]
@@ -314,6 +318,12 @@ class SaltoCloudPort:
             except Unclear as unclear:
                 found += [unknown(door, unclear.error) for door in doors]
             except Refused as refused:
+                if refused.code == UNKNOWN_KEY and not looked_up.issuperset(door.device_id for door in doors):
+                    looked_up |= {door.device_id for door in doors}
+                    named, nowhere = self._looked_up(call, handle, doors)
+                    groups += named
+                    strays += nowhere
+                    continue
                 error = self._keys.error(refused, doors, revoking=call.revoking)
                 found += [failed(door, error) for door in doors]
         for door in strays:
@@ -329,14 +339,23 @@ class SaltoCloudPort:
         for door in handle.doors:
             if door.ref is not None:
                 groups.setdefault(door.ref.reveal(), []).append(door)
-        if blind:
-            rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_live(row)]
-            for door in blind:
-                for row in rows:
-                    if door.external_id in places_in(row):
-                        groups.setdefault(str(row["cardRef"]), []).append(door)
-        known = {door.device_id for doors in groups.values() for door in doors}
-        return [(VendorRef(ref), doors) for ref, doors in groups.items()], [d for d in blind if d.device_id not in known]
+        named = [(VendorRef(ref), doors) for ref, doors in groups.items()]
+        if not blind:
+            return named, []
+        further, strays = self._looked_up(call, handle, blind)
+        return _merged([*named, *further]), strays
+
+    def _looked_up(
+        self, call: Call, handle: CredentialHandle, doors: Sequence[Door]
+    ) -> tuple[list[tuple[VendorRef, list[Door]]], list[Door]]:
+        """Finds the credential's live keys at doors by the credential; also returns the doors at which there is none."""
+        rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_live(row)]
+        found = [
+            (VendorRef(str(row["cardRef"])), [door for door in doors if door.external_id in places_in(row)]) for row in rows
+        ]
+        found = [(ref, there) for ref, there in found if there]
+        known = {door.device_id for _, there in found for door in there}
+        return found, [door for door in doors if door.device_id not in known]
 
     def _newest_ref(self, call: Call, handle: CredentialHandle) -> VendorRef:
         rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_live(row)]
@@ -377,3 +396,10 @@ class SaltoCloudPort:
 
     def _window(self, handle: CredentialHandle) -> dict[str, object]:
         return {"validFrom": handle.window.valid_from.isoformat(), "validUntil": handle.window.valid_until.isoformat()}
+
+
+def _merged(groups: Sequence[tuple[VendorRef, list[Door]]]) -> list[tuple[VendorRef, list[Door]]]:
+    by_ref: dict[str, list[Door]] = {}
+    for ref, doors in groups:
+        by_ref.setdefault(ref.reveal(), []).extend(doors)
+    return [(VendorRef(ref), doors) for ref, doors in by_ref.items()]

@@ -148,14 +148,17 @@ class CloudKeys:
         path = path_of("keys", ref.reveal(), "encode")
         return checked_key(self._client.ask(call, "POST", path, body, idempotency_key=key, is_card=True))
 
-    def take(self, call: Call, ref: VendorRef, strategy: str) -> Row:
-        """Takes a key back: `denylist` or `checkout`. What is gone counts as taken. Raises Refused, Unclear, LockError."""
-        try:
-            return checked_key(self._client.ask(call, "DELETE", path_of("keys", ref.reveal()), query={"strategy": strategy}))
-        except Refused as refused:
-            if refused.code == "unknown_key":
-                return {"cardRef": ref.reveal(), "status": "cancelled", "effects": []}
-            raise
+    def take(self, call: Call, ref: VendorRef, strategy: str, credential_id: str) -> Row:
+        """Takes a key of a credential back: `denylist` or `checkout`. Raises Refused, Unclear, LockError.
+
+        The vendor answers *cancelled* for a reference it does not know as well. That answer does not name our reservation, and
+        is `unknown_key` here.
+        """
+        path = path_of("keys", ref.reveal())
+        row = checked_key(self._client.ask(call, "DELETE", path, query={"strategy": strategy}))
+        if row.get("reservationRef") != credential_id:
+            raise Refused("unknown_key")
+        return row
 
     def operation(self, call: Call, name: str) -> Row:
         """Reads an encode job and the key it is for. Raises LockError."""

@@ -4,13 +4,16 @@ One rule: look before a repeat. TTLock keeps no idempotency key of any name, so 
 
 Requests a door costs, when nothing goes wrong: give 1, change 1, rest 1, wake 1, take 2 (delete, and one list, since the
 vendor also answers success for a delete of something unknown). A second attempt of a give costs one list more.
+
+"Not found" is not proof. The same digits, or the same card, may lie there under another id, or at the lock alone where no list
+shows them. So a key that is not found is looked for by its value, and taken by its value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from vendors.port.clock import Clock
@@ -38,7 +41,11 @@ BY_GATEWAY = 2
 """addType, changeType, deleteType: through gateway or Wi-Fi. Left out it means 1, *already done over BLE*: the cloud then
 writes it down and the lock never hears of it."""
 
+RECORD_ONLY = 1
+"""deleteType of a record that is known to be nowhere at the lock."""
+
 PAGE_SIZE = 200
+LIST_PAGES_MAX = 10
 STATUS_RUNNING = frozenset({4, 6, 8})  # adding, changing, deleting
 STATUS_FAILED = frozenset({5, 7, 9})
 _RESTING_ENDED_AGO = timedelta(hours=24)
@@ -47,7 +54,8 @@ _RESTING_LENGTH = timedelta(hours=24)
 
 @dataclass(slots=True)
 class Work:
-    """What one verb does at its doors. `username` and `issued_pin` are learnt on the way, for the artifact."""
+    """What one verb does at its doors. `username` and `issued_pin` are learnt on the way, for the artifact. `was_here` says of
+    the door at hand that the key is known to have been there."""
 
     call: Call
     credential_id: str
@@ -59,12 +67,13 @@ class Work:
     card_number: CardNumber | None = None
     username: str | None = None
     issued_pin: Pin | None = None
+    was_here: bool = False
     warnings: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A key as the cloud lists it. `code` is the PIN of a passcode."""
+    """A key as the cloud lists it. `code` is the PIN of a passcode, `number` that of a card."""
 
     id: int
     name: str
@@ -73,12 +82,14 @@ class Held:
     status: int
     custom: bool
     code: Pin | None = None
+    number: CardNumber | None = None
     username: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one kind is spoken of: paths, field names, and whether the lock itself must be reached to change it."""
+    """How one kind is spoken of: paths, field names, and whether the lock itself must be reached to change it.
+    `take_path` deletes by value (digits, a card's number), which travels as `value_field`; empty where there is none."""
 
     kind: CredentialKind
     ref_kind: str
@@ -88,6 +99,8 @@ class Wire:
     change_path: str
     delete_path: str
     at_lock: bool
+    take_path: str = ""
+    value_field: str = ""
 
 
 class DoorKeys:
@@ -130,7 +143,7 @@ class DoorKeys:
         except Refused as refused:
             if refused.code not in GONE:
                 raise
-            return self._anew(work, door)
+            return self._changed_elsewhere(work, door, ref)
         except Unclear as unclear:
             return self._read_back(work, door, ref, unclear, work.window)
         return self.done(door, ref)
@@ -141,12 +154,12 @@ class DoorKeys:
         ref = self.ref_at(door)
         if ref is None:
             return self.take(work, door)
-        end = self.clock.now() - _RESTING_ENDED_AGO
-        ended = Window(end - _RESTING_LENGTH, end)
+        ended = ended_before(self.clock.now())
         try:
             self._move(work, ref, to_ms(ended.valid_from), to_ms(ended.valid_until))
         except Refused as refused:
             if refused.code in GONE:
+                self._see_gone(work, door, [ref.id], None, missing=True, was_here=True)
                 return DoorResult(door.device_id, Outcome.DONE)
             if refused.code == NEVER_USED or TABLE[refused.code].retriable:
                 raise
@@ -160,23 +173,26 @@ class DoorKeys:
         return self.change(work, door)
 
     def take(self, work: Work, door: Door) -> DoorResult:
-        """Deletes the key and sees that it is gone. Without a reference, what carries the credential's tag is deleted."""
+        """Delete the key and see that nothing of it is left. Without a reference, what carries the credential's tag goes."""
         ref = self.ref_at(door)
-        ids = [ref.id] if ref else [held.id for held in self.find(work, door)]
+        ids = self.ids_to_take(work, door, ref)
         unclear: Unclear | None = None
-        proven = True
+        missing = not ids
         for key_id in ids:
             try:
                 self._delete(work, door, key_id)
-                proven = False
             except Refused as refused:
                 if refused.code not in GONE:
                     raise
+                missing = True
             except Unclear as error:
-                unclear, proven = error, False
-        if not proven:
-            self._see_gone(work, door, ids, unclear)
+                unclear = error
+        self._see_gone(work, door, ids, unclear, missing=missing, was_here=ref is not None)
         return self.gone(work, door)
+
+    def ids_to_take(self, work: Work, door: Door, ref: Ref | None) -> list[int]:
+        """Return the ids to delete: the reference's, else those of all that carries the credential's tag."""
+        return [ref.id] if ref else [held.id for held in self.find(work, door)]
 
     def find(self, work: Work, door: Door) -> list[Held]:
         """Returns what carries the credential's tag at the door. One request. Raises Refused or Unclear."""
@@ -187,11 +203,26 @@ class DoorKeys:
         held = self.search(work, door, work.mark)
         return next((h for h in held if mark_in(h.name) == work.mark), None)
 
-    def search(self, work: Work, door: Door, text: str) -> list[Held]:
+    def value_of(self, work: Work) -> str | None:
+        """Return what opens the door: digits, or a card's number; None where it is not known or there is none."""
+        return None
+
+    def with_value(self, work: Work, door: Door, *, thorough: bool) -> list[Held]:
+        """Return what the list has of the credential's value, under whatever name. `thorough` reads the whole list where the
+        vendor searches no values; without it, and where no value is known, the credential's tag is looked for."""
+        return self.find(work, door)
+
+    def unlisted(self, work: Work, door: Door) -> None:
+        """Take the credential's value from the lock, where it may lie though no list shows it.
+
+        Raises KeyRevokeFailed when it is there and stays there, or when that cannot be told.
+        """
+
+    def search(self, work: Work, door: Door, text: str, page: int = 1) -> list[Held]:
         """Searches the lock's list: fuzzy on names, exact on passcodes; newest first, one page."""
         fields: dict[str, object] = {
             "lockId": door.external_id,
-            "pageNo": 1,
+            "pageNo": page,
             "pageSize": PAGE_SIZE,
             "searchStr": text,
             "orderBy": 1,
@@ -204,7 +235,7 @@ class DoorKeys:
         key_id = to_int(row.get(self.wire.id_field))
         if key_id is None:
             return None
-        code = row.get("keyboardPwd")
+        code, number = row.get("keyboardPwd"), row.get("cardNumber")
         return Held(
             id=key_id,
             name=str(row.get(self.wire.name_field) or ""),
@@ -213,6 +244,7 @@ class DoorKeys:
             status=to_int(row.get("status")) or 1,
             custom=to_int(row.get("isCustom")) != 0,
             code=Pin(str(code)) if code is not None else None,
+            number=CardNumber(str(number)) if number is not None else None,
             username=row.get("username") if isinstance(row.get("username"), str) else None,
         )
 
@@ -296,11 +328,64 @@ class DoorKeys:
     def _correct(self, work: Work, ref: Ref) -> None:
         self._move(work, ref, to_ms(work.window.valid_from), to_ms(work.window.valid_until))
 
-    def _delete(self, work: Work, door: Door, key_id: int) -> None:
+    def _delete(self, work: Work, door: Door, key_id: int, way: int = BY_GATEWAY) -> None:
         fields: dict[str, object] = {"lockId": door.external_id, self.wire.id_field: key_id}
         if self.wire.at_lock:
-            fields["deleteType"] = BY_GATEWAY
+            fields["deleteType"] = way
         self.client.ask(work.call, self.wire.delete_path, fields, gateway=self.wire.at_lock)
+
+    def take_by_value(self, work: Work, door: Door, value: str) -> bool:
+        """Delete by value through the gateway; False where the vendor says that there is no such thing."""
+        fields: dict[str, object] = {
+            "lockId": door.external_id,
+            self.wire.value_field: value,
+            "deleteType": BY_GATEWAY,
+        }
+        try:
+            self.client.ask(work.call, self.wire.take_path, fields, gateway=True)
+        except Refused as refused:
+            if refused.code not in GONE:
+                raise
+            return False
+        return True
+
+    def clear(self, work: Work, door: Door, key_id: int) -> None:
+        """Drop the record of a key that the lock does not have. Some locks refuse to delete what they do not have."""
+        try:
+            self._delete(work, door, key_id)
+        except Refused as refused:
+            if refused.code not in GONE:
+                raise
+            self._drop_record(work, door, key_id)
+
+    def _drop_record(self, work: Work, door: Door, key_id: int) -> None:
+        try:
+            self._delete(work, door, key_id, RECORD_ONLY)
+        except Refused as refused:
+            if refused.code not in GONE:
+                raise
+
+    def _changed_elsewhere(self, work: Work, door: Door, ref: Ref) -> DoorResult:
+        """Change a key that is not found under its id. It may have been entered again by hand, under another id; or the lock
+        lost it and the list did not, and then the record goes and the key is given again."""
+        work.was_here = True
+        for held in self._own(work, self.with_value(work, door, thorough=True)):
+            if held.id != ref.id:
+                moved = self.ref_of(door, held)
+                try:
+                    self._move(work, moved, to_ms(work.window.valid_from), to_ms(work.window.valid_until))
+                except Refused as refused:
+                    if refused.code not in GONE:
+                        raise
+                else:
+                    return self.done(door, moved)
+            if self.can_add(work):
+                self.clear(work, door, held.id)
+        return self._anew(work, door)
+
+    def _own(self, work: Work, held: list[Held]) -> list[Held]:
+        """Leave out what carries the tag of another credential of ours."""
+        return [h for h in held if tag_in(h.name) in (None, work.tag)]
 
     def _anew(self, work: Work, door: Door) -> DoorResult:
         if not self.can_add(work):
@@ -324,11 +409,40 @@ class DoorKeys:
             return self.unknown(door, unclear.error, ref.text)
         return self.done(door, ref)
 
-    def _see_gone(self, work: Work, door: Door, ids: list[int], unclear: Unclear | None) -> None:
-        """Raises Unclear while the lock's list still holds one of the ids, or cannot be read."""
-        left = {held.id for held in self.find(work, door)} & set(ids)
+    def _see_gone(
+        self, work: Work, door: Door, ids: list[int], unclear: Unclear | None, *, missing: bool, was_here: bool
+    ) -> None:
+        """Look for what may be left of a key, by its value, and take it.
+
+        `missing` says that a delete found nothing, `was_here` that the key is known to have been here. Without that, what
+        carries the same value and not our tag is a stranger's. Raises Unclear while the list still holds the key or cannot be
+        read, and KeyRevokeFailed where the lock itself may still hold it.
+        """
+        work.was_here = was_here
+        left, others = self._left(work, door, ids, thorough=missing)
+        if left and unclear is None:
+            for held in left:
+                self.clear(work, door, held.id)
+            left, others = self._left(work, door, ids, thorough=missing)
         if left:
             raise unclear or Unclear(KeyRevokeFailed(MANIFEST.code, "the key is still listed"))
+        if others and was_here:
+            raise KeyRevokeFailed(MANIFEST.code, "another key has the same digits or card at this lock")
+        if others or not missing or not self.wire.take_path or not door.has_remote:
+            return
+        if self.value_of(work) is not None:
+            self.unlisted(work, door)
+        elif not was_here and work.call.meta.attempt > 1:
+            raise Unclear(KeyRevokeFailed(MANIFEST.code, "whether the lock holds the key cannot be told without its value"))
+
+    def _left(self, work: Work, door: Door, ids: list[int], *, thorough: bool) -> tuple[list[Held], list[Held]]:
+        """Return what is listed of the key, and what else has its value."""
+        if self.value_of(work) is None:
+            return [held for held in self.find(work, door) if held.id in ids or thorough], []
+        listed = self.with_value(work, door, thorough=thorough)
+        own = self._own(work, listed)
+        left = [held for held in own if held.id in ids or tag_in(held.name) == work.tag or work.was_here]
+        return left, [held for held in listed if held not in left]
 
     def _quietly(self, look: Callable[[], Held | None]) -> Held | None:
         """Looks, where not being able to look leaves the outcome unknown."""
@@ -336,6 +450,12 @@ class DoorKeys:
             return look()
         except (Refused, Unclear, LockError):
             return None
+
+
+def ended_before(now: datetime) -> Window:
+    """Return a period that ended a day ago, out of reach of a lock clock that is hours off."""
+    end = now - _RESTING_ENDED_AGO
+    return Window(end - _RESTING_LENGTH, end)
 
 
 def rows_in(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ import base64
 import hashlib
 import hmac
 import json
+from dataclasses import replace
+from typing import Any
 
 from vendors.port.clock import Clock
 from vendors.port.errors import KeyIssueFailed
@@ -26,6 +28,8 @@ from .refs import EKEY, Ref
 from .settings import Settings
 from .wire import to_ms
 
+OVER = frozenset({"110408", "110410"})
+"""keyStatus of an eKey that was deleted, or reset with its lock."""
 NO = 2
 """The vendor's no where yes is 1 (remoteEnable, createUser)."""
 
@@ -72,27 +76,19 @@ class EkeyKeys(DoorKeys):
 
     def rest(self, work: Work, door: Door) -> DoorResult:
         """Freezes the eKey; the phone learns of it when it next syncs."""
-        ref = self.ref_at(door)
-        if ref is None:
+        if self.ref_at(door) is None:
             return self.take(work, door)
-        try:
-            self.client.ask(work.call, "key/freeze", {"keyId": ref.id})
-        except Refused as refused:
-            if refused.code not in GONE:
-                raise
-            return DoorResult(door.device_id, Outcome.DONE)
-        return self._until_synced(work, door, ref)
+        frozen = self._switched(work, door, "key/freeze")
+        return DoorResult(door.device_id, Outcome.DONE) if frozen is None else self._until_synced(work, door, frozen)
 
     def wake(self, work: Work, door: Door) -> DoorResult:
         """Thaws the eKey and gives it the window it has by now."""
-        ref = self.ref_at(door)
-        if ref is not None:
-            try:
-                self.client.ask(work.call, "key/unfreeze", {"keyId": ref.id})
-            except Refused as refused:
-                if refused.code not in GONE:
-                    raise
-        return self.change(work, door)
+        thawed = self._switched(work, door, "key/unfreeze")
+        return self.change(work, door if thawed is None else replace(door, ref=thawed.text))
+
+    def read_row(self, row: dict[str, Any]) -> Held | None:
+        """Reads one row of the list; None for one that no longer is a key."""
+        return None if str(row.get("keyStatus")) in OVER else super().read_row(row)
 
     def gone(self, work: Work, door: Door) -> DoorResult:
         """Deleted in the cloud; a phone that holds the key may open by radio until it syncs."""
@@ -140,6 +136,24 @@ class EkeyKeys(DoorKeys):
         """Computes the user's password, so that a repeat after a lost answer gives the guest the same one: 96 bits."""
         mac = hmac.new(self._secret.reveal().encode(), f"ttlock-user\n{name}".encode(), hashlib.sha256)
         return base64.urlsafe_b64encode(mac.digest()[:12]).decode()
+
+    def _switched(self, work: Work, door: Door, path: str) -> Ref | None:
+        """Freezes or thaws the eKey, under another id if it is not found under ours; None where there is none."""
+        ref = self.ref_at(door)
+        if ref is None:
+            return None
+        try:
+            self.client.ask(work.call, path, {"keyId": ref.id})
+        except Refused as refused:
+            if refused.code not in GONE:
+                raise
+        else:
+            return ref
+        other = next((held for held in self.find(work, door) if held.id != ref.id), None)
+        if other is None:
+            return None
+        self.client.ask(work.call, path, {"keyId": other.id})
+        return self.ref_of(door, other)
 
     def _until_synced(self, work: Work, door: Door, ref: Ref | None) -> DoorResult:
         return DoorResult(
