@@ -53,6 +53,16 @@ def current(tenant_id: str, credential_ids: Iterable[str]) -> dict[str, Artifact
     return {row.credential_id: row for row in rows}
 
 
+def pins_ever_given(tenant_id: str, credential_ids: Iterable[str]) -> dict[str, dict[int, Pin]]:
+    """Return every PIN that a credential had and that is not erased, by credential and version. A lock may still hold any."""
+    ids = sorted(set(credential_ids))
+    rows = Artifact.objects.filter(tenant_id=tenant_id, credential_id__in=ids, type=PIN, value_sealed__isnull=False)
+    found: dict[str, dict[int, Pin]] = {}
+    for row in rows.order_by("created_at", "id"):
+        found.setdefault(row.credential_id, {})[row.version] = Pin(_open(row))
+    return found
+
+
 def reveal(row: Artifact) -> Token:
     """Opens any artifact. Raises NoSuchReference when it was erased."""
     return Token(_open(row))

@@ -75,6 +75,19 @@ def take_at(tenant_id: str, credential_id: str, pin: Pin, device_ids: Iterable[s
     return False
 
 
+def exchange(tenant_id: str, credential_id: str, device_ids: Sequence[str], own: Pin | None, drawn: Pin) -> bool:
+    """Take digits that a vendor drew at doors in place of a key's own; False, and nothing changed, when they are not free.
+
+    Inside the tenant's block.
+    """
+    if not take_at(tenant_id, credential_id, drawn, device_ids):
+        return False
+    if own is not None:
+        index = crypto.blind_index("artifact", tenant_id, own.reveal())
+        _give_back(tenant_id, [(device, index) for device in device_ids])
+    return True
+
+
 def claim(tenant_id: str, wish: PinWish, pin: Pin, before: Sequence[tuple[str, str, datetime]]) -> str | None:
     """Takes chosen digits at all doors of a wish, where they are free of others and of digits that rest; what the key had
     (`before`, as `release` takes it) rests first. Returns what stands in the way, never whose it is; None when taken.

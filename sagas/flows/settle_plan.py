@@ -57,10 +57,11 @@ WAIT_PERSON_S = 15.0
 
 @dataclass
 class Provisions:
-    """What a batch's plans share, read once: PINs (or why there is none), guests, whose first PIN was drawn just now, and the
-    breakers that are not closed."""
+    """What a batch's plans share, read once: PINs (or why there is none), those a key had earlier by version, guests, whose
+    first PIN was drawn just now, and the breakers that are not closed."""
 
     pins: dict[str, Pin | Exception] = field(default_factory=dict)
+    earlier: dict[str, dict[int, Pin]] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     guests: dict[str, Holder] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
@@ -71,8 +72,12 @@ def provide(context: StepContext, works: Sequence[Work], busy_sagas: set[str]) -
     """Reads, and draws where needed, what the plans of a batch will want. Inside the tenant's block."""
     provisions = Provisions(busy=busy_sagas, breakers=breaker.standing(context.batch.tenant_id))
     keys = [context.batch.keys[w.credential_id] for w in works if w.credential_id in context.batch.keys]
-    calling = [key for key in keys if _needs_secret(context, key) and key.acting_saga not in busy_sagas]
+    free = [key for key in keys if key.acting_saga not in busy_sagas]
+    calling = [key for key in free if _needs_secret(context, key)]
     _provide_pins(context, [key for key in calling if key.kind == CredentialKind.PIN_CODE], provisions)
+    standing = [key for key in free if key.kind == CredentialKind.PIN_CODE and _has_lain(context, key)]
+    if standing:
+        provisions.earlier = artifacts.pins_ever_given(context.batch.tenant_id, [key.id for key in standing])
     _provide_guests(context, [key for key in calling if key.kind == CredentialKind.MOBILE_APP], provisions)
     return provisions
 
@@ -155,9 +160,13 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         # One key for all of its doors: made for those that come due first, it is a card that does not open the room.
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
-    alike = (first.lane, first.rounds, _is_deferred(first, verb))
-    group = [d for d, other in ready if other is verb and (d.lane, d.rounds, _is_deferred(d, verb)) == alike]
+    group = [d for d, other in ready if other is verb and _alike(d, verb) == _alike(first, verb)]
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
+
+
+def _alike(door: CredentialDoor, verb: Verb) -> tuple[object, ...]:
+    """Return what doors of one call have in common; of those that lose the key, also which digits they have."""
+    return (door.lane, door.rounds, _is_deferred(door, verb), door.pin_version if verb is Verb.REVOKE else 0)
 
 
 def _unless_another_comes_first(
@@ -196,12 +205,7 @@ def _quota_allows(context: StepContext, work: Work, key: KeyCredential) -> bool:
     if work.priority == PRIORITY_SECURITY or not call_counts.is_spent(key.tenant_id, facts, limit, context.now):
         return True
     month = call_counts.month_of(context.now, facts.vendor)
-    context.batch.alerts.append(
-        NewAlert(
-            f"quota:{facts.id}:{month}", "VENDOR_QUOTA_SPENT", "critical", f"{limit} calls of {month} are used up",
-            "lock/vendor-quota", key.property_id,
-        )
-    )  # fmt: skip
+    context.batch.alerts.append(call_counts.spent_alert(facts, context.now, f"{limit} calls of {month} are used up"))
     if not _goes_another_way(context, work, key, Reason.QUOTA.value):
         _wait(context, work, WAIT_QUOTA_S)
     return False
@@ -295,7 +299,7 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
     port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
     window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].clock_skew_ms for d in facts))
-    handle = _handle(key, port_doors, window, provisions)
+    handle = _handle(key, port_doors, window, _pin_at(key, doors[0], verb, provisions))
     return Call(
         saga_id=work.id,
         tenant_id=key.tenant_id,
@@ -356,14 +360,22 @@ def issue_call_key(key: KeyCredential, rounds: int) -> str:
     return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
 
 
-def _handle(key: KeyCredential, doors: tuple[Door, ...], window: Window, provisions: Provisions) -> CredentialHandle:
-    pin = provisions.pins.get(key.id)
+def _pin_at(key: KeyCredential, door: CredentialDoor, verb: Verb, provisions: Provisions) -> Pin | None:
+    """Return the digits a call is about: to be given the key's own, to be taken those that the door has or may have."""
+    pin, earlier = provisions.pins.get(key.id), provisions.earlier.get(key.id, {})
+    newest = earlier[max(earlier)] if earlier else None
+    if verb is Verb.REVOKE and door.pin_version in earlier:
+        return earlier[door.pin_version]
+    return pin if isinstance(pin, Pin) else newest
+
+
+def _handle(key: KeyCredential, doors: tuple[Door, ...], window: Window, pin: Pin | None) -> CredentialHandle:
     return CredentialHandle(
         credential_id=key.id,
         kind=CredentialKind(key.kind),
         window=window,
         doors=doors,
-        pin=pin if isinstance(pin, Pin) else None,
+        pin=pin,
         card_number=_open_card(key),
         issue_key=key.issue_key,
     )
@@ -413,6 +425,12 @@ def _replaced(key: KeyCredential) -> CredentialHandle | None:
 def _needs_secret(context: StepContext, key: KeyCredential) -> bool:
     verbs = (next_verb(key, door) for door in context.batch.doors_at(key))
     return any(verb in (Verb.ISSUE, Verb.UNSUSPEND) for verb in verbs)
+
+
+def _has_lain(context: StepContext, key: KeyCredential) -> bool:
+    """Say whether a call is wanted at a door that may have the key's digits: a vendor finds them by what they are."""
+    verbs = (next_verb(key, door) for door in context.batch.doors_at(key))
+    return any(verb in (Verb.REVOKE, Verb.SUSPEND, Verb.UPDATE) for verb in verbs)
 
 
 def _provide_pins(context: StepContext, keys: Sequence[KeyCredential], provisions: Provisions) -> None:

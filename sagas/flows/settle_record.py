@@ -16,7 +16,7 @@ from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms
+from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, vendor_digits
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
 from sagas.models import SagaStatus
@@ -33,6 +33,8 @@ from vendors.port.types import (
 )
 
 DRAW_LIMIT = 3
+NOT_REACHED = frozenset({Reason.DOOR_OFFLINE})
+"""Why a vendor that answers did nothing at all, though asking again may help: nothing is in doubt at the door then."""
 STANDS_S = 10.0
 """How long, in all, a person with a card on the encoder is let wait for a rate limit before she is told to ask again."""
 STOOD_S = "stoodS"
@@ -119,7 +121,10 @@ def draw_again(context: StepContext, key: KeyCredential) -> None:
 def _take_result(
     context: StepContext, work: Work, key: KeyCredential, answer: Answer, result: CallResult, doors: dict[str, CredentialDoor]
 ) -> LockError | None:
-    error: LockError | None = None
+    error: LockError | None = vendor_digits.refused(key, answer.call, result)
+    if error is not None:
+        _take_refusal(context, work, key, answer.call, list(doors.values()), error, definite=True)
+        return error
     for item in result.doors:
         door = doors.pop(item.device_id, None)
         if door is None:
@@ -166,8 +171,8 @@ def _take_refusal(
     *,
     definite: bool = False,
 ) -> None:
-    """A refused call. A retriable raise leaves the doors in doubt (the next try looks first), a refusal does not; nor does a
-    vendor that was not reached settle an earlier doubt."""
+    """A refused call. A retriable raise leaves the doors in doubt (the next try looks first), a refusal does not, and a door
+    that the vendor says it cannot reach does not either. A vendor that was not reached settles no earlier doubt."""
     drawn = int(work.args.get("draws", 0)) - (
         work.args.get("drawStep") == work.step
     )  # one answer, one draw, whatever its doors
@@ -182,8 +187,9 @@ def _take_refusal(
         draw_again(context, key)
         given_again.tell_of_new_digits(work, key)
         return
+    said_no = not error.retriable or (call.meta.attempt == 1 and error.reason in NOT_REACHED)
     for door in doors:
-        refuse_door(context, key, call, door, error, definite=definite or not error.retriable)
+        refuse_door(context, key, call, door, error, definite=definite or said_no)
     if error.throttled and error.reason is Reason.QUOTA and call.verb is Verb.ISSUE and _quota_outlasted(context, work, key):
         for door in doors:
             door.final = True
