@@ -15,7 +15,13 @@ from django.db import connection
 from devices import adapters, selectors
 from devices.models import CallCount
 from devices.selectors import InstallationFacts
+from sagas.alerts import NewAlert, raise_alerts
+from vendors.port.errors import LockError, Reason
 
+RUNBOOK = "lock/vendor-quota"
+LOOK_AGAIN_S = 600.0
+"""How soon a vendor that says so is asked again though the month's calls are used up."""
+VENDOR_SAYS = "the vendor says that the month's calls are used up"
 KEEP_S = 2.0
 KEPT_MAX = 10_000
 _kept: dict[tuple[str, str, str], tuple[float, int]] = {}
@@ -52,6 +58,26 @@ def is_spent(tenant_id: str, facts: InstallationFacts, limit: int | None, now: d
             _kept.clear()
         _kept[key] = held
     return held[1] >= limit
+
+
+def spent_alert(facts: InstallationFacts, now: datetime, detail: str) -> NewAlert:
+    """Build the alert that an installation's calls of this month are used up, by our count or by the vendor's word."""
+    key = f"quota:{facts.id}:{month_of(now, facts.vendor)}"
+    return NewAlert(key, "VENDOR_QUOTA_SPENT", "critical", detail, RUNBOOK, facts.property_id)
+
+
+def wait_s(error: LockError) -> float:
+    """Return how long a vendor is left alone after a refusal, 0 where it does not matter.
+
+    More calls may be bought any minute, so the end of the month is too far to wait for.
+    """
+    return LOOK_AGAIN_S if error.reason is Reason.QUOTA else error.retry_after_s or 0.0
+
+
+def note_refusal(tenant_id: str, facts: InstallationFacts, error: LockError, now: datetime) -> None:
+    """Raise that alert where a vendor refuses a question because the month's calls are used up. Inside the tenant's block."""
+    if error.reason is Reason.QUOTA:
+        raise_alerts(tenant_id, [spent_alert(facts, now, VENDOR_SAYS)], now)
 
 
 def add(tenant_id: str, counted: Mapping[str, Counted], now: datetime) -> None:

@@ -43,16 +43,17 @@ def check(tenant_id: str, device_id: str) -> None:
     """
     asked = _prepared(tenant_id, device_id)
     heard: Heard | None = None
+    refused: LockError | None = None
     readings: dict[str, Reading] = {}
     with adapters.tally() as tally:
         try:
             readings[device_id] = reading_of(asked.device, asked.port.health_check(asked.device.door()))
             heard = Heard(asked.facts.id, "", answered=True)
         except LockError as error:
-            heard = breaker_rules.heard(asked.facts.id, "", None, error)
+            heard, refused = breaker_rules.heard(asked.facts.id, "", None, error), error
             raise
         finally:
-            _note(tenant_id, asked.facts, readings, heard, tally.calls)
+            _note(tenant_id, asked.facts, readings, heard, tally.calls, refused)
 
 
 def reading_of(device: DeviceFacts, found: DeviceHealth) -> Reading:
@@ -80,9 +81,18 @@ def _prepared(tenant_id: str, device_id: str) -> _Asked:
         return _Asked(facts, device, adapters.port_of(tenant_id, facts))
 
 
-def _note(tenant_id: str, facts: InstallationFacts, readings: dict[str, Reading], heard: Heard | None, calls: int) -> None:
+def _note(
+    tenant_id: str,
+    facts: InstallationFacts,
+    readings: dict[str, Reading],
+    heard: Heard | None,
+    calls: int,
+    refused: LockError | None,
+) -> None:
     with tenancy.tenant(tenant_id):
         now = clock.now()
         health.observe(tenant_id, readings, now)
         call_counts.add(tenant_id, {facts.id: call_counts.Counted(calls=calls)}, now)
         breaker.note(tenant_id, [heard] if heard else [], now, clock.real_now())
+        if refused is not None:
+            call_counts.note_refusal(tenant_id, facts, refused, now)

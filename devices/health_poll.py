@@ -56,6 +56,7 @@ class Report:
     calls: int = 0
     pause_s: float = INTERVAL_S
     said: list[breaker_rules.Heard] = field(default_factory=list)
+    error: LockError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _check(target: _Target, device: DeviceFacts, report: Report) -> bool:
 
 def _note_error(report: Report, error: LockError) -> None:
     report.outcome = "throttled" if error.throttled else "settings" if error.reason is Reason.SETTINGS else "unreachable"
-    report.pause_s = max(RETRY_S, error.retry_after_s or 0.0)
+    report.pause_s, report.error = max(RETRY_S, call_counts.wait_s(error)), error
     heard = breaker_rules.heard(report.installation_id, "", None, error)
     if heard is not None:
         report.said.append(heard)
@@ -225,6 +226,8 @@ def _account(target: _Target, report: Report) -> None:
         now = clock.now()
         call_counts.add(target.tenant_id, {report.installation_id: call_counts.Counted(calls=report.calls)}, now)
         breaker.note(target.tenant_id, report.said, now, _real_now())
+        if report.error is not None:
+            call_counts.note_refusal(target.tenant_id, target.facts, report.error, now)
         health.forget_old(target.tenant_id, [device.id for device in target.devices], now)
         if report.outcome == "polled" and read_back.waiting_states(target.tenant_id, report.installation_id):
             report.pause_s = min(report.pause_s, read_back.LOOK_AGAIN_S)

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from devices import adapters, health_check
+from devices import adapters, call_counts, health_check
 from devices.health_check import CheckRefused
 from devices.health_rules import Source
 from devices.models import DeviceReading, LockDevice
@@ -211,7 +211,8 @@ def _vendor_problem(error: LockError) -> Problem:
     code = error.code.removeprefix(PREFIX)
     if code not in PROBLEMS:
         code = "VENDOR_UNREACHABLE"
-    headers = {"Retry-After": str(max(1, int(error.retry_after_s)))} if error.retry_after_s else {}
+    wait_s = call_counts.wait_s(error)
+    headers = {"Retry-After": str(max(1, int(wait_s)))} if wait_s else {}
     return Problem(code, f"{error.vendor}: {error.reason}", retriable=error.retriable, headers=headers)
 
 

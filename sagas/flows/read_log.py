@@ -70,6 +70,7 @@ class Report:
     calls: int = 0
     pause_s: float = INTERVAL_S
     said: list[breaker_rules.Heard] = field(default_factory=list)
+    error: LockError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def _ask(target: _Target, report: Report) -> list[AccessRecord] | None:
 
 
 def _note_error(target: _Target, report: Report, error: LockError) -> None:
-    report.outcome, report.pause_s = "unreachable", max(RETRY_S, error.retry_after_s or 0.0)
+    report.outcome, report.pause_s, report.error = "unreachable", max(RETRY_S, call_counts.wait_s(error)), error
     if error.throttled:
         report.outcome = "throttled"
     elif isinstance(error, DeviceNotPaired):
@@ -257,6 +258,8 @@ def _write(target: _Target, report: Report, records: list[AccessRecord] | None) 
             row.update(read_until=target.now, **({"looked_back_at": target.now} if target.looks_back else {}))
         call_counts.add(target.tenant_id, {target.facts.id: call_counts.Counted(calls=report.calls)}, now)
         breaker.note(target.tenant_id, report.said, now, _real_now())
+        if report.error is not None:
+            call_counts.note_refusal(target.tenant_id, target.facts, report.error, now)
 
 
 def _claim(only: Sequence[str] | None, *, hinted: bool) -> tuple[str, str] | None:

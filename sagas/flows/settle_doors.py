@@ -12,7 +12,7 @@ from credentials import event_data, notices, pin_slots
 from credentials.house import house
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import Verb, next_verb
-from devices import selectors
+from devices import call_counts, selectors
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.outbox import Cause
@@ -21,9 +21,6 @@ from vendors.port.errors import LockError, Reason
 from vendors.port.types import CARD_STALE, CallResult, CredentialKind, DoorResult, Outcome, Propagation
 
 RESUME_S = 5
-QUOTA_LOOK_S = 600.0
-"""How soon a key that must stop opening, or whose door nobody knows, is tried again though the vendor says that the month's
-calls are used up."""
 VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
 
 
@@ -45,7 +42,7 @@ def take_door(
     if item.ref is not None:
         door.vendor_ref_sealed = crypto.seal("vendor-ref", door.tenant_id, ref_place(door), item.ref.reveal())
     if item.outcome is Outcome.UNKNOWN:
-        door.due_at = backoff(context, max(1, door.attempts), _wait_s(item.error))
+        door.due_at = backoff(context, max(1, door.attempts), call_counts.wait_s(item.error) if item.error else 0.0)
         if call.verb_at(door.device_id) is Verb.REVOKE:
             alarm_revoke(context, key, "the vendor's answer was lost")
             _close_if_over(context, key, door)
@@ -121,16 +118,18 @@ def refuse_door(
     if error.throttled:
         door.attempts = max(0, door.attempts - 1)
         door.verb = door.verb if call.meta.attempt > 1 else ""
-        door.due_at = backoff(context, 1, error.retry_after_s)
-        if error.reason is Reason.QUOTA and verb in (Verb.REVOKE, Verb.SUSPEND) and not waits_for_another:
-            door.due_at = backoff(context, 1, QUOTA_LOOK_S)  # more quota may be bought any minute; the month's end is too far
-            alarm_revoke(context, key, error.reason.value)
+        door.due_at = backoff(context, 1, call_counts.wait_s(error))
+        if error.reason is Reason.QUOTA:
+            facts = selectors.installation(key.tenant_id, key.installation_id)
+            context.batch.alerts.append(call_counts.spent_alert(facts, context.now, call_counts.VENDOR_SAYS))
+            if verb in (Verb.REVOKE, Verb.SUSPEND) and not waits_for_another:
+                alarm_revoke(context, key, error.reason.value)
         return
     if definite:
         emptying = verb is Verb.REVOKE and door.state in (DoorState.NONE, DoorState.ABSENT)
         door.verb = verb.value if emptying else ""  # not known to hold the key, and not proven empty either
     door.final = not error.retriable and verb not in (Verb.REVOKE, Verb.SUSPEND)
-    door.due_at = None if door.final else backoff(context, max(1, door.attempts), _wait_s(error))
+    door.due_at = None if door.final else backoff(context, max(1, door.attempts), call_counts.wait_s(error))
     if waits_for_another:  # the old room is kept open until the new one has the key: no failure of taking back
         return
     if verb is Verb.REVOKE:
@@ -138,13 +137,6 @@ def refuse_door(
         _close_if_over(context, key, door)
     elif verb is Verb.SUSPEND:
         alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
-
-
-def _wait_s(error: LockError | None) -> float | None:
-    """How long the vendor asks to be left alone. The end of the month is too far for a door in doubt."""
-    if error is None:
-        return None
-    return QUOTA_LOOK_S if error.reason is Reason.QUOTA else error.retry_after_s
 
 
 def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoor) -> None:

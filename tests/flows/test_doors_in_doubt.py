@@ -210,11 +210,44 @@ def test_a_revoke_held_back_by_the_vendors_quota_is_told_and_soon_asked_again(
     settle(hotel)
     hotel.tell("booking.cancelled", hotel.booking(stay, 2, ["101"], status="cancelled"))
     settle(hotel)
-    assert alerts(hotel) == [("KEY_REVOKE_FAILED", "critical")]
+    assert sorted(alerts(hotel)) == [("KEY_REVOKE_FAILED", "critical"), ("VENDOR_QUOTA_SPENT", "critical")]
     (key,) = keys(hotel)
     due = doors(hotel, key)["101"].due_at
     assert due is not None
     assert due - datetime.now(UTC) <= timedelta(minutes=11)
+
+
+def test_a_key_held_up_by_the_vendors_quota_is_told_and_given_once_the_limit_is_lifted(
+    database: str, locks: MockLocks, settle: Settle
+) -> None:
+    hotel = make_hotel(locks, "fail=issue&reason=quota&retryAfterS=900000", shared={})
+    hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"]))
+    settle(hotel)
+    assert alerts(hotel) == [("VENDOR_QUOTA_SPENT", "critical")]
+    (key,) = keys(hotel)
+    due = doors(hotel, key)["101"].due_at
+    assert due is not None
+    assert due - datetime.now(UTC) <= timedelta(minutes=11)
+    readdress(hotel, locks, "")
+    settle(hotel, now=True)
+    (key,) = keys(hotel)
+    assert key.state == "active"
+    assert locks.opens(hotel.doors["101"], pin_of(hotel, key))
+
+
+def test_a_door_that_the_vendor_cannot_reach_is_not_in_doubt(database: str, locks: MockLocks, settle: Settle) -> None:
+    hotel = make_hotel(locks, shared={})
+    readdress(hotel, locks, f"deadDoors={hotel.doors['101']}")
+    stay = new_id("rsv")
+    hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"]))
+    settle(hotel)
+    assert doors(hotel, keys(hotel)[0])["101"].verb == ""
+    hotel.tell("booking.cancelled", hotel.booking(stay, 2, ["101"], status="cancelled"))
+    settle(hotel)
+    (key,) = keys(hotel)
+    assert (key.state, key.open_work) == ("failed", False)
+    assert [call["verb"] for call in locks.calls(hotel.doors["101"])] == ["issue"]
+    assert alerts(hotel) == []
 
 
 def test_a_suspended_key_moved_to_another_lock_system_stays_suspended(database: str, locks: MockLocks, settle: Settle) -> None:
