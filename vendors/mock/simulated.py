@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, Effect, HeldKey, SimulatorStatus, WantedHouse
+from vendors.port.simulated import BuiltHouse, DoorAnswer, DoorAttempt, Effect, HeldKey, SimulatorStatus, WantedHouse
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
 from vendors.support.trouble_port import TroublePort
@@ -32,6 +32,12 @@ class MockControl:
         body = {"device": door, "kind": kind.value, "value": value, "at": at.isoformat() if at else None}
         answer = self._control.post("/try", body)
         return DoorAnswer(bool(answer["open"]), str(answer["why"]))
+
+    def try_doors(self, attempts: Sequence[DoorAttempt], at: datetime) -> Sequence[DoorAnswer]:
+        """See SimulatorControl."""
+        tries = [{"device": one.door, "kind": one.kind.value, "value": one.value, "at": at.isoformat()} for one in attempts]
+        answers = self._control.post("/try-many", {"tries": tries})["results"]
+        return [DoorAnswer(bool(answer["open"]), str(answer["why"])) for answer in answers]
 
     def held(self, doors: Iterable[str]) -> Sequence[HeldKey]:
         """See SimulatorControl."""

@@ -14,6 +14,7 @@ survive a restart; it is written every second when something changed, and at the
 | POST /door | `{"device", "reachable"?, "clockSkewS"?}` | cuts a lock off, sets its clock wrong |
 | POST /trouble | see vendors/support/simulator_trouble.py | all of the vendor goes wrong or is slow |
 | POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
+| POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
 | POST /plant | `{"device", "kind", "value", "from", "until", "name"?, "mark"?, "tag"?}` | a key nobody asked for; `{"ref"}` |
 | POST /drop, /alter | `{"device", "ref", "from"?, "until"?, "suspended"?}` | takes or changes a key behind everybody's back |
 | GET /calls | | `{"calls": [{"verb", "key", "doors", "attempt", "at"}]}` |
@@ -85,6 +86,7 @@ class Simulator:
             "/clock": self._clock,
             "/faults": self._faults,
             "/try": self._try,
+            "/try-many": lambda body: {"results": [self._try(one) for one in body["tries"]]},
             "/door": self._door,
             "/calls": lambda _: {"calls": list(self.cloud.calls)},
             "/counts": lambda _: {"byDoor": dict(self.cloud.calls_by_door)},

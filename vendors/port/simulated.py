@@ -73,6 +73,15 @@ class HeldKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DoorAttempt:
+    """What is typed, shown or tapped at which door."""
+
+    door: str
+    kind: CredentialKind
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class DoorAnswer:
     """What the door did, and the simulator's word for why."""
 
@@ -97,6 +106,10 @@ class SimulatorControl(Protocol):
 
     def try_door(self, door: str, kind: CredentialKind, value: str, at: datetime | None = None) -> DoorAnswer:
         """Types, shows or taps at a door. With `at`, judges at another instant and leaves no trace."""
+        ...
+
+    def try_doors(self, attempts: Sequence[DoorAttempt], at: datetime) -> Sequence[DoorAnswer]:
+        """Asks doors about many attempts at an instant, in one request and without a trace. Answers in the same order."""
         ...
 
     def held(self, doors: Iterable[str]) -> Sequence[HeldKey]:

@@ -10,6 +10,7 @@ from typing import Any
 from vendors.port.simulated import (
     BuiltHouse,
     DoorAnswer,
+    DoorAttempt,
     Effect,
     HeldKey,
     SimulatorRefused,
@@ -92,6 +93,14 @@ class TtlockControl:
         body = {"device": int(door), "kind": kind.value, "value": value, "at": at.isoformat() if at else None}
         answer = self._control.post("/try", body)
         return DoorAnswer(bool(answer["open"]), str(answer["why"]))
+
+    def try_doors(self, attempts: Sequence[DoorAttempt], at: datetime) -> Sequence[DoorAnswer]:
+        """See SimulatorControl."""
+        tries = [
+            {"device": int(one.door), "kind": one.kind.value, "value": one.value, "at": at.isoformat()} for one in attempts
+        ]
+        answers = self._control.post("/try-many", {"tries": tries})["results"]
+        return [DoorAnswer(bool(answer["open"]), str(answer["why"])) for answer in answers]
 
     def held(self, doors: Iterable[str]) -> Sequence[HeldKey]:
         """See SimulatorControl."""

@@ -41,7 +41,7 @@ from sagas.outbox import new_event_id
 from tests.support.hotel import full_subject
 from tests.support.stage.callers import Caller, api_caller, console_user
 from vendors.port.ids import new_id
-from vendors.port.simulated import HeldKey
+from vendors.port.simulated import DoorAttempt, HeldKey
 from vendors.port.types import CredentialKind
 
 if TYPE_CHECKING:
@@ -220,6 +220,16 @@ class House:
         control = self.world.control(self.vendors[door])
         kind = CredentialKind(artifact.kind)
         return control.try_door(self.doors[door], kind, artifact.value, at or self.world.now).is_open
+
+    def open_doors(self, artifacts: Sequence[Artifact]) -> set[tuple[str, Artifact]]:
+        """Ask every door of the house about every artifact now, a request a lock system; returns the pairs that open."""
+        now, found = self.world.now, set()
+        for vendor in self.installations:
+            pairs = [(label, one) for label in self.doors if self.vendors[label] == vendor for one in artifacts]
+            attempts = [DoorAttempt(self.doors[label], CredentialKind(one.kind), one.value) for label, one in pairs]
+            answers = self.world.control(vendor).try_doors(attempts, now) if attempts else []
+            found |= {pair for pair, answer in zip(pairs, answers, strict=True) if answer.is_open}
+        return found
 
     def use(self, door: str, artifact: Artifact) -> bool:
         """Present an artifact at a door, as its holder does; the lock remembers it. Says whether it opened."""

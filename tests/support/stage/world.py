@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,9 @@ class World:
         self.bus = RedisStreamsBus(redis_url, prefix=self.bus_prefix, lease_s=6.0)
         self.houses: list[House] = []
         self.told: list[dict[str, Any]] = []
+        self._consumer = Consumer(self.bus)
+        self._publisher = Publisher(self.bus)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="stage-act")
         self._simulators: dict[str, Simulator] = {}
 
     @classmethod
@@ -74,6 +78,7 @@ class World:
         finally:
             for simulator in world._simulators.values():
                 simulator.stop()
+            world._pool.shutdown()
             world.bus.close()
             roles.drop_database(local, database)
 
@@ -181,15 +186,14 @@ class World:
     def _work_once(self, ends: float) -> None:
         if time.monotonic() > ends:
             raise NotQuiet(f"left after {QUIET_S} s: {self._due()}")
-        consumer = Consumer(self.bus)
-        while consumer.round(0.01):
+        while self._consumer.round(0.001):
             pass
         sweep()
         take_due()
         if lanes := self._lanes():
-            runner = Runner(only=lanes, pool_size=THREADS, release_s=0)
+            runner = Runner(only=lanes, pool=self._pool, pool_size=THREADS, release_s=0)
             runner.run(until=lambda: time.monotonic() > ends, drain=True)
-        Publisher(self.bus).run(until=lambda: time.monotonic() > ends, drain=True)
+        self._publisher.run(until=lambda: time.monotonic() > ends, drain=True)
 
     def _due(self) -> list[str]:
         left: list[str] = []

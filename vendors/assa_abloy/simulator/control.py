@@ -7,6 +7,7 @@
 | POST /clock | `{"now": iso or null, "running"?}` | moves the time |
 | POST /faults | `{"path", "method"?, "status"?, "code"?, "drop"?, "times"?, "house"?}`; `{}` heals | breaks the next ones |
 | POST /try | `{"device", "kind", "value", "at"?}` | holds a card or phone to a door; `at` leaves no trace |
+| POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
 | POST /place | `{"house", "encoder", "serial" or null}` | lays a card on an encoder, or takes it away |
 | POST /phones | `{"house"?, "invitationCode"}` or `{"endpointId", "offline"}` | redeems an invitation; takes the network away |
 | POST /doors | `{"device", "online"?, "reachable"?, "clockSkewS"?, "removed"?}` | changes a door |
@@ -52,6 +53,7 @@ class Control:
             "/clock": self._clock,
             "/faults": self._faults,
             "/try": self._try,
+            "/try-many": lambda body: {"results": [self._try(one) for one in body["tries"]]},
             "/place": self._place,
             "/phones": self._phones,
             "/doors": self._doors,

@@ -7,6 +7,7 @@
 | POST /clock | `{"now": iso or null, "running"?}` | moves the clock of everything |
 | POST /trouble | see vendors/support/simulator_trouble.py | the cables go wrong or are slow |
 | POST /try | `{"device", "kind", "value", "house"?, "at"?, "dry"?}` | `{"open", "why"}`; `value`: UID, number, or a reference |
+| POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
 | POST /door | `{"device", "house"?, "reachable"?, "clockSkewS"?}` | cuts a reader off its controller, sets a clock wrong |
 | POST /encoder | `{"house", "encoder"?, "online"?, "automatic"?}` | pulls its plug; a hand that lays fresh cards, or none |
 | POST /place | `{"house", "encoder"?, "kind"?, "card"?}` | lays a card on the encoder, a fresh one if none is named; `{"uid", "number"}` |
@@ -46,6 +47,7 @@ class Control:
             "/dump": lambda: self._dump(query),
             "/clock": lambda: self._clock(body),
             "/try": lambda: self._try(body),
+            "/try-many": lambda: {"results": [self._try(one) for one in body["tries"]]},
             "/door": lambda: self._door(body),
             "/encoder": lambda: self._encoder(body),
             "/place": lambda: self._place(body),

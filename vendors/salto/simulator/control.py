@@ -7,6 +7,7 @@
 | POST /clock | `{"now": iso or null, "running"?}` | moves all clocks |
 | POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?}`, `{"device", "code"}` for one door, `{}` heals | |
 | POST /try | `{"device", "kind", "value", "property"?, "at"?, "dry"?}` | `{"open", "why", "operation"}` |
+| POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
 | POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?}` | a door out of reach; the staff card that ends a stay |
 | POST /place | `{"property", "encoder", "card"?, "other"?}` | lays a card (or a blank one) on the encoder; `other`: `foreign`, `LM`, `LR`, `LC` |
 | POST /take | `{"property", "encoder"}` | takes it away |
@@ -57,6 +58,7 @@ class Control:
             "/clock": lambda: self._clock(body),
             "/faults": lambda: self._faults(body),
             "/try": lambda: self._try(body),
+            "/try-many": lambda: {"results": [self._try(one) for one in body["tries"]]},
             "/door": lambda: self._door(body),
             "/place": lambda: self._place(body),
             "/take": lambda: self._take(body),
