@@ -10,13 +10,14 @@ READY := $(VENV)/ready
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run first-key test chaos check bench lock clean
+.PHONY: help venv run first-key test chaos oracle check bench lock clean
 
 help:
 	@echo "make run        the service with its demo hotel, embedded PostgreSQL and Valkey"
 	@echo "make first-key  the shortest proof: one booking becomes one key that opens the door"
 	@echo "make test       the suite (random order, no network but loopback)"
 	@echo "make chaos      the long fault injections"
+	@echo "make oracle     random stays against the doors, judged by a model; MINUTES=30 SEED=1"
 	@echo "make check      lint, types, import contract, migrations, event schemas, API document"
 	@echo "make bench      figures beside their raw baselines"
 	@echo "make lock       solve the dependencies anew and write the hashed lock files"
@@ -42,6 +43,10 @@ test: $(READY)
 
 chaos: $(READY)
 	@exec $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
+
+oracle: $(READY)
+	@exec env ORACLE_MINUTES=$(or $(MINUTES),30) ORACLE_SEED=$(SEED) $(BIN)/python -m pytest -q -n 0 -p no:randomly --timeout 0 \
+		--show-capture=no tests/oracle/draw_seeds.py $(PYTEST_ARGS)
 
 bench: $(READY)
 	@exec $(BIN)/python -m tests.bench $(BENCH_ARGS)

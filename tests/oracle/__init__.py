@@ -8,7 +8,7 @@
 | `player` | plays a life on the stage and asks the doors after every step |
 | `shrink` | makes a life that found something as short as it can be |
 | `mutations` | faults planted in the product, each of which must be found |
-| `__main__` | `make oracle` |
+| `draw_seeds` | `make oracle` |
 
 One rule: a life is replayed from its data alone; the seed only writes it.
 """

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 GRAIN = timedelta(minutes=1)
-"""What locks round to."""
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
 
 
@@ -64,7 +64,6 @@ class Key:
     exact: tuple[datetime, datetime] | None = None
     ended: str = ""
     suspended: str = ""
-    in_trouble: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -74,19 +73,22 @@ class Key:
 
 @dataclass
 class Stay:
-    """One reservation, as its newest version says. `barred` are systems at which a person ended the stay's last key."""
+    """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
+    `resting` those at which it was over while a person had suspended it, `troubled` those that failed while something was
+    asked of them."""
 
     id: str
     version: int = -1
     status: str = ""
     rooms: list[str] = field(default_factory=list)
-    start: datetime = datetime.min
-    end: datetime = datetime.min
+    start: datetime = LONG_AGO
+    end: datetime = LONG_AGO
     came: bool = False
     no_show_due: datetime | None = None
     barred: set[str] = field(default_factory=set)
     keys: dict[str, Key] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)
+    troubled: set[str] = field(default_factory=set)
 
     @property
     def is_open(self) -> bool:
@@ -116,6 +118,7 @@ class Model:
         self.now = now
         self.stays: dict[str, Stay] = {}
         self.held: list[Held] = []
+        self.broken: set[str] = set()
 
     # -- what happens
 
@@ -123,14 +126,14 @@ class Model:
         """Move the clock: windows end, and guests who have not come are suspended."""
         self.now = now
         for stay in self.stays.values():
+            if any(key.is_live and self._window(key)[1] <= now for key in stay.keys.values()):
+                stay.troubled |= self.broken
             self._end_by_time(stay)
             if stay.no_show_due is not None and stay.no_show_due <= now and not stay.came:
                 for key in stay.keys.values():
                     key.suspended = key.suspended or NO_SHOW
 
-    def told(
-        self, stay_id: str, version: int, status: str, rooms: list[str], start: datetime, end: datetime
-    ) -> bool:
+    def told(self, stay_id: str, version: int, status: str, rooms: list[str], start: datetime, end: datetime) -> bool:
         """Hear an event of a booking. The highest version wins; an unknown word changes nothing. Says whether it was news."""
         stay = self.stays.setdefault(stay_id, Stay(stay_id))
         if version <= stay.version or status not in (STANDS, CANCELLED, LEFT, NO_SHOW):
@@ -139,12 +142,13 @@ class Model:
         if before in (CANCELLED, LEFT) and status == STANDS:
             stay.came, stay.barred, stay.resting = False, set(), set()
         stay.rooms, stay.start, stay.end = list(rooms), start, end
-        if status in (CANCELLED, LEFT):
-            self._end(stay.keys.values(), status)
+        stay.troubled |= self.broken
         for key in stay.keys.values():
-            key.exact = None if key.is_live and not self._is_over(start, end) else key.exact
+            if status in (CANCELLED, LEFT):
+                key.ended = key.ended or status
             if key.is_live and not self.rules.doors(stay.rooms, key.system):
                 key.ended = "moved"
+            key.exact = None
         self._no_show(stay, before)
         self._end_by_time(stay)
         return True
@@ -217,11 +221,18 @@ class Model:
         """A person gives one key another window, exactly as she says."""
         self.stays[stay_id].keys[key_id].exact = (start, end)
 
-    def trouble(self, systems: set[str]) -> None:
-        """Lock systems fail, or their doors: what is asked of them may be late, but must be told."""
+    def trouble(self, system: str) -> None:
+        """A lock system fails, or a door of it: what is asked of it may be late, but must be told."""
+        self.broken.add(system)
+
+    def touched(self, stay_id: str) -> None:
+        """Something was asked for this stay; at systems that fail it may be late."""
+        self.stays[stay_id].troubled |= self.broken
+
+    def lost(self, system: str) -> None:
+        """A lock forgot, or was set wrong, behind everybody's back: every stay is concerned."""
         for stay in self.stays.values():
-            for key in stay.keys.values():
-                key.in_trouble = key.in_trouble or key.system in systems
+            stay.troubled.add(system)
 
     # -- what has to be
 
@@ -281,17 +292,9 @@ class Model:
             return Answer.MUST
         return Answer.MAY if start - GRAIN <= self.now < end + GRAIN else Answer.MUST_NOT
 
-    def _is_over(self, start: datetime, end: datetime) -> bool:
-        return end + self.rules.late <= self.now
-
     def _end_by_time(self, stay: Stay) -> None:
         for key in stay.keys.values():
             if key.is_live and self._window(key)[1] <= self.now:
                 if key.suspended == "person" and not [one for one in stay.live(key.system) if one is not key]:
                     stay.resting.add(key.system)
                 key.ended = "its time"
-
-    @staticmethod
-    def _end(keys: object, why: str) -> None:
-        for key in list(keys):  # type: ignore[call-overload]
-            key.ended = key.ended or why

@@ -13,6 +13,7 @@ from vendors.port.simulated import (
     DoorAttempt,
     Effect,
     HeldKey,
+    SimulatorRefused,
     SimulatorStatus,
     WantedDoor,
     WantedHouse,
@@ -120,6 +121,14 @@ class AssaAbloyControl:
         """See Breakable. A lock of this vendor has its own link to the network."""
         self._control.post("/doors", {"device": door, "reachable": is_reachable})
         return f"the link of door {door}"
+
+    def lie(self) -> None:
+        """See Breakable."""
+        raise SimulatorRefused("no list of a door's keys is believed here")
+
+    def wipe(self, door: str) -> None:
+        """See Breakable."""
+        raise SimulatorRefused(f"{door} holds no keys: cards carry their own")
 
     def heal(self) -> None:
         """See Breakable."""

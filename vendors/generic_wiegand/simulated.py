@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, DoorAttempt, Effect, HeldKey, SimulatorStatus, WantedHouse
+from vendors.port.simulated import (
+    BuiltHouse,
+    DoorAnswer,
+    DoorAttempt,
+    Effect,
+    HeldKey,
+    SimulatorRefused,
+    SimulatorStatus,
+    WantedHouse,
+)
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
 from vendors.support.trouble_port import TroublePort
@@ -97,6 +106,14 @@ class WiegandControl:
         """See Breakable. Concerns readers; a stand-alone lock is out of everybody's reach anyway."""
         self._control.post("/door", {"device": door, "reachable": is_reachable})
         return f"the line of door {door} to its controller"
+
+    def lie(self) -> None:
+        """See Breakable."""
+        raise SimulatorRefused("no list of a door's keys is believed here")
+
+    def wipe(self, door: str) -> None:
+        """See Breakable."""
+        raise SimulatorRefused(f"{door} holds no keys: cards carry their own")
 
     def heal(self) -> None:
         """See Breakable."""

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from vendors.port.simulated import BuiltHouse, DoorAnswer, DoorAttempt, Effect, HeldKey, SimulatorStatus, WantedHouse
+from vendors.port.simulated import (
+    BuiltHouse,
+    DoorAnswer,
+    DoorAttempt,
+    Effect,
+    HeldKey,
+    SimulatorRefused,
+    SimulatorStatus,
+    WantedHouse,
+)
 from vendors.port.types import CredentialKind
 from vendors.support.control_port import ControlPort
 from vendors.support.trouble_port import TroublePort
@@ -81,6 +90,16 @@ class MockControl:
         """See Breakable. The mock has no gateways: the door itself is cut off."""
         self._control.post("/door", {"device": door, "reachable": is_reachable})
         return f"the link of door {door}"
+
+    def lie(self) -> None:
+        """See Breakable."""
+        raise SimulatorRefused("the mock's lists are its doors' own")
+
+    def wipe(self, door: str) -> None:
+        """See Breakable. The mock's lists are the doors' own, so the vendor knows."""
+        found = next(row for row in self.dump()["doors"] if row["device"] == door)
+        for key in found["keys"]:
+            self._control.post("/drop", {"device": door, "ref": key["ref"]})
 
     def heal(self) -> None:
         """See Breakable."""

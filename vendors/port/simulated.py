@@ -165,6 +165,14 @@ class Breakable(Protocol):
         """Takes what lies between the vendor and a door off or on: its gateway, else its own link. Returns which, in words."""
         ...
 
+    def lie(self) -> None:
+        """Lets every list of a door's keys come back empty, until it is healed. Raises SimulatorRefused where it cannot."""
+        ...
+
+    def wipe(self, door: str) -> None:
+        """Lets a lock forget all keys it holds; its vendor knows nothing. Raises SimulatorRefused where locks hold none."""
+        ...
+
     def heal(self) -> None:
         """Takes all trouble back: faults, latency, clocks of doors, gateways. Keys stay."""
         ...

@@ -33,6 +33,7 @@ FAULTS: Mapping[Effect, Mapping[str, object]] = {
     Effect.ERROR: {"effect": "http500"},
     Effect.THROTTLED: {"errcode": TOO_MANY},
 }
+LISTS = ("lock/listKeyboardPwd", "identityCard/list", "lock/listKey")
 RESTING = frozenset({"ended", "dead", "frozen"})
 SECRET_CHARS = 32
 """An application's secret at the vendor is 32 hex digits."""
@@ -140,6 +141,15 @@ class TtlockControl:
         for gateway_id in lock["gatewayIds"]:
             self._control.post("/gateway", {"gatewayId": gateway_id, "online": is_reachable})
         return f"gateway {', '.join(str(gateway_id) for gateway_id in lock['gatewayIds'])}"
+
+    def lie(self) -> None:
+        """See Breakable."""
+        for path in LISTS:
+            self._control.post("/faults", {"path": path, "times": None, "effect": "empty_list"})
+
+    def wipe(self, door: str) -> None:
+        """See Breakable. A phone's key is at the vendor and stays."""
+        self._control.post("/door", {"lockId": int(door), "wipe": True})
 
     def heal(self) -> None:
         """See Breakable. The time that radio takes is left as it was set up."""

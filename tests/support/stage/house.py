@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
 BASES = 190_000
 START_S = 30.0
+CARD_READY = "rfid_card_ready_at"
+"""A reference that tells where a card lies; the card itself is handed over at the desk."""
 NUMBERED = frozenset({"ttlock", "mock"})
 """Vendors whose locks learn a card's number: the desk reads it out."""
 
@@ -221,14 +223,14 @@ class House:
         kind = CredentialKind(artifact.kind)
         return control.try_door(self.doors[door], kind, artifact.value, at or self.world.now).is_open
 
-    def open_doors(self, artifacts: Sequence[Artifact]) -> set[tuple[str, Artifact]]:
-        """Ask every door of the house about every artifact now, a request a lock system; returns the pairs that open."""
-        now, found = self.world.now, set()
+    def open_doors(self, artifacts: Sequence[Artifact]) -> dict[tuple[str, Artifact], tuple[bool, str]]:
+        """Ask every door of the house about every artifact now, a request a lock system; returns whether it opens, and why."""
+        now, found = self.world.now, {}
         for vendor in self.installations:
             pairs = [(label, one) for label in self.doors if self.vendors[label] == vendor for one in artifacts]
             attempts = [DoorAttempt(self.doors[label], CredentialKind(one.kind), one.value) for label, one in pairs]
             answers = self.world.control(vendor).try_doors(attempts, now) if attempts else []
-            found |= {pair for pair, answer in zip(pairs, answers, strict=True) if answer.is_open}
+            found |= {pair: (answer.is_open, answer.why) for pair, answer in zip(pairs, answers, strict=True)}
         return found
 
     def use(self, door: str, artifact: Artifact) -> bool:
@@ -259,6 +261,12 @@ class House:
         """Ask every lock system now how its locks are."""
         for installation in self.installations.values():
             health_poll.poll(self.tenant_id, installation, checks=len(self.doors))
+        self.world.settle()
+
+    def reconcile(self) -> None:
+        """Compare every lock system with the books now, as the nightly run does, and work until nothing is due."""
+        for installation in self.installations.values():
+            self.command("reconcile_vendor", self.tenant_id, installation, "--repair")
         self.world.settle()
 
     # -- what is told
@@ -417,15 +425,22 @@ class Stay:
 
     def collect(self) -> list[Artifact]:
         """Exchange, as the booking app, every artifact not handed out yet; returns all that the guest holds."""
+        self.look()
+        return list(self.artifacts)
+
+    def look(self) -> list[dict[str, Any]]:
+        """Look at the stay as the booking app, exchange every artifact not handed out yet, and return the credentials, oldest
+        first."""
         app = self.house.caller("booking_app", subject=f"app_{self.id[-8:]}")
-        for row in app.get(f"/lock/v1/reservations/{self.id}/keys").json().get("keys", []):
-            if row["artifact"] is None:
+        rows = app.get(f"/lock/v1/reservations/{self.id}/keys").json().get("keys", [])
+        for row in rows:
+            if row["artifact"] is None or row["artifact"]["type"] == CARD_READY:
                 continue
             answer = app.post("/lock/v1/key-exchange", {"opaqueRef": row["artifact"]["opaqueRef"]})
             assert answer.status_code == 200, answer.content
             credential = row["credential"]
             self.artifacts.append(Artifact(credential["kind"], answer.json()["value"], credential["id"]))
-        return list(self.artifacts)
+        return [row["credential"] for row in reversed(rows)]
 
     def artifact(self) -> Artifact:
         """Return the newest artifact the guest holds, collecting first. Raises AssertionError where she has none."""

@@ -9,7 +9,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,6 @@ class World:
         self.told: list[dict[str, Any]] = []
         self._consumer = Consumer(self.bus)
         self._publisher = Publisher(self.bus)
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="stage-act")
         self._simulators: dict[str, Simulator] = {}
 
     @classmethod
@@ -78,7 +76,6 @@ class World:
         finally:
             for simulator in world._simulators.values():
                 simulator.stop()
-            world._pool.shutdown()
             world.bus.close()
             roles.drop_database(local, database)
 
@@ -191,7 +188,7 @@ class World:
         sweep()
         take_due()
         if lanes := self._lanes():
-            runner = Runner(only=lanes, pool=self._pool, pool_size=THREADS, release_s=0)
+            runner = Runner(only=lanes, pool_size=THREADS, release_s=0)
             runner.run(until=lambda: time.monotonic() > ends, drain=True)
         self._publisher.run(until=lambda: time.monotonic() > ends, drain=True)
 

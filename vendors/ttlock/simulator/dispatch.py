@@ -99,8 +99,22 @@ TOKEN_CALLS: dict[str, Handler] = {
 HTML = b"<html><head><title>Bad Gateway</title></head><body><h1>Bad Gateway</h1></body></html>"
 HTML_TYPE = "text/html;charset=UTF-8"
 INSTEAD = frozenset(
-    {Effect.ERRCODE, Effect.DROP_BEFORE, Effect.HANG, Effect.HTML, Effect.EMPTY, Effect.HTTP500, Effect.WORDLESS}
+    {
+        Effect.ERRCODE,
+        Effect.DROP_BEFORE,
+        Effect.HANG,
+        Effect.HTML,
+        Effect.EMPTY,
+        Effect.EMPTY_LIST,
+        Effect.HTTP500,
+        Effect.WORDLESS,
+    }
 )
+
+SENSELESS: dict[Effect, dict[str, object]] = {
+    Effect.WORDLESS: {"weird": 1},
+    Effect.EMPTY_LIST: {"list": [], "pageNo": 1, "pageSize": 20, "pages": 0, "total": 0},
+}
 
 TAKEN_AWAY = frozenset({Effect.APPLY_THEN_DROP, Effect.APPLY_THEN_HANG, Effect.APPLY_THEN_HTML, Effect.APPLY_THEN_HTTP500})
 
@@ -216,8 +230,8 @@ def _broken(rule: Rule) -> Reply:
         return Reply(b"", 500, HTML_TYPE)
     if rule.effect is Effect.EMPTY:
         return Reply(b"", 200)
-    if rule.effect is Effect.WORDLESS:
-        return _json({"weird": 1})
+    if rule.effect in SENSELESS:
+        return _json(SENSELESS[rule.effect])
     if rule.effect in (Effect.HANG, Effect.APPLY_THEN_HANG):
         return Reply(b"", delivery=Delivery.HANG)
     return Reply(b"", delivery=Delivery.DROP)

@@ -19,6 +19,7 @@ class Effect(StrEnum):
     HANG = "hang"
     HTML = "html"
     EMPTY = "empty"
+    EMPTY_LIST = "empty_list"
     WORDLESS = "wordless"
     HTTP500 = "http500"
     APPLY_THEN_DROP = "apply_then_drop"

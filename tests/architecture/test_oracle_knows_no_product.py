@@ -1,0 +1,25 @@
+"""The model that judges who gets in is independent of what it judges.
+
+One rule: it imports the standard library and nothing else, and stays short enough to be read beside docs/who-gets-in.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+MODEL = Path(__file__).parents[1] / "oracle" / "model.py"
+LONGEST = 300
+
+
+def test_the_model_imports_nothing_but_the_standard_library() -> None:
+    tree = ast.parse(MODEL.read_text(encoding="utf-8"))
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert names
+    assert [name for name in names if name.partition(".")[0] not in sys.stdlib_module_names] == []
+
+
+def test_the_model_is_short() -> None:
+    assert len(MODEL.read_text(encoding="utf-8").splitlines()) <= LONGEST

@@ -1,0 +1,45 @@
+"""The houses that lives are played in, one for each way of keeping keys, and their rules as the model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.oracle.model import Rules
+
+WIDE = {"calls_per_minute": 100_000, "calls_per_month": 10_000_000}
+PINS = {"kinds": ["pin_code"]}
+CARDS = {"kinds": ["rfid_card"]}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A house to put up: rooms and areas to their vendors."""
+
+    rooms: Mapping[str, str]
+    areas: Mapping[str, str] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    zone: str = "Asia/Kabul"
+
+    @property
+    def systems(self) -> list[str]:
+        """Return the vendors, each once."""
+        return list(dict.fromkeys([*self.rooms.values(), *self.areas.values()]))
+
+    def rules(self) -> Rules:
+        """Return what the model knows of the house."""
+        return Rules(self.rooms, self.areas, on_card=frozenset({"salto", "assa-abloy", "generic-wiegand"}))
+
+
+def _three(vendor: str, *, lobby: bool = True) -> dict[str, Any]:
+    return {"rooms": {"101": vendor, "102": vendor, "103": vendor}, "areas": {"lobby": vendor} if lobby else {}}
+
+
+HOUSES = {
+    "ttlock": Plan(**_three("ttlock"), policy=PINS),
+    "mock": Plan(**_three("mock"), policy=PINS, zone="Europe/Berlin"),
+    "mixed": Plan({"101": "ttlock", "102": "ttlock", "201": "mock"}, {"lobby": "ttlock"}, PINS, "Europe/Berlin"),
+    "salto": Plan(**_three("salto", lobby=False), policy=CARDS | {"default_areas": []}, zone="Europe/Berlin"),
+    "vostio": Plan(**_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}),
+}

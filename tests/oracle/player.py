@@ -1,0 +1,397 @@
+"""Plays a life on the stage: each step is told or asked as a booking service, a clerk or a guest does it; then the doors are asked.
+
+One rule: what cannot be done (a key that is not there) is skipped, so that any part of a life is a life.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.oracle.houses import HOUSES, Plan
+from tests.oracle.model import Answer, Held, Model
+from tests.support.stage import Artifact, House, NotQuiet, Stay, World
+
+Step = dict[str, Any]
+DONE = (200, 201, 202)
+REASON = "as the guest wished"
+RANKS = {Answer.MUST_NOT: 0, Answer.MAY: 1, Answer.MUST: 2}
+
+
+@dataclass
+class Finding(Exception):
+    """Doors and model disagree after a step."""
+
+    number: int
+    step: Step
+    lines: list[str]
+
+    def __str__(self) -> str:
+        return f"after step {self.number} {self.step}:\n  " + "\n  ".join(self.lines)
+
+    @property
+    def kind(self) -> str:
+        """What the finding is about, without names: two that agree are the same to the shrinker."""
+        return " ".join(word for word in self.lines[0].split() if not any(char.isdigit() for char in word))
+
+
+@dataclass
+class Sent:
+    """Something asked for or told, to be sent again word by word."""
+
+    send: Callable[[], Any]
+    about: str
+
+
+@dataclass
+class Player:
+    """Plays one life. `steps` counts what was really done."""
+
+    world: World
+    life: dict[str, Any]
+    steps: int = 0
+    stays: dict[int, Stay] = field(default_factory=dict)
+    keys: dict[int, list[str]] = field(default_factory=dict)
+    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan: Plan = HOUSES[self.life["house"]]
+        self.world.houses.clear()
+        self.world.stop_clock(datetime.fromisoformat(self.life["clock"]))
+        self.house = House(
+            self.world, self.plan.rooms, shared=self.plan.areas, policy=self.plan.policy, zone=self.plan.zone,
+            limits={"calls_per_minute": 100_000, "calls_per_month": 10_000_000},
+        )  # fmt: skip
+        self.clerk = self.house.caller("gm")
+        self.model = Model(self.plan.rules(), self.world.now)
+
+    def play(self) -> None:
+        """Play all steps. Raises Finding after the first at which a door, or what is told of it, is not as the rules say."""
+        try:
+            for number, step in enumerate(self.life["steps"]):
+                self.play_one(number, step)
+            self.end()
+        finally:
+            self.world.heal()
+            self.house.close()
+
+    def play_one(self, number: int, step: Step) -> None:
+        """Play one step, work until nothing is due, and judge."""
+        try:
+            if self._do(step) is False:
+                return
+            self.steps += 1
+            self.world.settle()
+        except NotQuiet as stuck:
+            raise Finding(number, step, [str(stuck)]) from None
+        self._look()
+        if lines := self._judge():
+            raise Finding(number, step, lines + [f"dead letter: {letter}" for letter in self.house.dead_letters()])
+
+    def end(self) -> None:
+        """Let every stay end, long ago: nothing opens any more."""
+        self.world.heal()
+        self.model.broken.clear()
+        step = {"do": "end"}
+        for index in self.stays:
+            self._told(index, "booking.checked_out", "checked_out")
+        self.play_one(len(self.life["steps"]), {"do": "wait", "minutes": 60 * 24 * 40})
+        opened = [pair for pair, (is_open, _) in self.house.open_doors(self._artifacts()).items() if is_open]
+        if opened:
+            raise Finding(
+                len(self.life["steps"]), step, [f"{one.kind} opens {door} after all have left" for door, one in opened]
+            )
+
+    # -- steps
+
+    def _do(self, step: Step) -> Any:
+        return getattr(self, f"_do_{step['do']}")(step)
+
+    def _do_book(self, step: Step) -> Any:
+        index = step["stay"]
+        if index not in self.stays:
+            self.stays[index] = Stay(self.house, f"rsv_{uuid.uuid4().hex[:20]}")
+            self.keys[index] = []
+        return self._told(index, "booking.confirmed", "confirmed", **self._changes(step))
+
+    def _do_dates(self, step: Step) -> Any:
+        return self._told(step["stay"], "booking.dates_changed", step.get("word", ""), **self._changes(step))
+
+    _do_rooms = _do_dates
+
+    def _do_cancel(self, step: Step) -> Any:
+        return self._told(step["stay"], "booking.cancelled", "cancelled")
+
+    def _do_reinstate(self, step: Step) -> Any:
+        return self._told(step["stay"], "booking.confirmed", "confirmed")
+
+    def _do_no_show(self, step: Step) -> Any:
+        return self._told(step["stay"], "booking.no_show", "no_show")
+
+    def _do_check_out(self, step: Step) -> Any:
+        return self._told(step["stay"], "booking.checked_out", "checked_out")
+
+    def _do_again(self, step: Step) -> Any:
+        """Send an earlier event or request again, word by word."""
+        if step["back"] >= len(self.sent):
+            return False
+        self.sent[-1 - step["back"]].send()
+        return True
+
+    def _do_use(self, step: Step) -> Any:
+        held = [one for one in self._held_by(step["stay"]) if not one.is_over]
+        if not held or step["door"] not in self.house.doors:
+            return False
+        one = held[-1]
+        if self.plan.rooms.get(step["door"], self.plan.areas.get(step["door"])) != one.key.system:
+            return False
+        is_open = self.house.use(step["door"], Artifact(one.kind, one.value, one.key.id))
+        self.house.read_logs()
+        if is_open and one.key.is_live:
+            self.model.came(self.stays[step["stay"]].id)
+        return True
+
+    def _do_wait(self, step: Step) -> Any:
+        self.world.stop_clock(self.world.now + timedelta(minutes=step["minutes"]))
+        self.model.tick(self.world.now)
+        return True
+
+    def _do_suspend(self, step: Step) -> Any:
+        return self._act(step, "suspend", {"reason": "manual"}, self.model.suspended)
+
+    def _do_resume(self, step: Step) -> Any:
+        return self._act(step, "unsuspend", None, self.model.resumed)
+
+    def _do_revoke(self, step: Step) -> Any:
+        reason = step.get("reason", "security")
+        return self._act(step, "revoke", {"reason": reason}, lambda stay, key: self.model.revoked(stay, key, reason))
+
+    def _do_lose(self, step: Step) -> Any:
+        another = step["another"]
+        key_id = self._key(step)
+        gives = another and self.bodies.get(key_id or "", {}).get("state") == "active"
+        body = {"reason": "lost", "reissue": another}
+        return self._act(step, "revoke", body, lambda stay, key: self.model.revoked(stay, key, "lost", gives_another=gives))
+
+    def _do_replace(self, step: Step) -> Any:
+        return self._act(step, "replace", {}, lambda stay, key: self.model.revoked(stay, key, "replaced", gives_another=True))
+
+    def _do_extend(self, step: Step) -> Any:
+        key_id = self._key(step)
+        if key_id is None:
+            return False
+        start = datetime.fromisoformat(self.bodies[key_id]["window"]["validFrom"])
+        until = self.world.now + timedelta(minutes=step["until"])
+        path, body = f"/lock/v1/credentials/{key_id}", {"validUntil": until.isoformat()}
+        return self._send(
+            step, "PATCH", path, body, lambda stay: self.model.window_given(stay, key_id, start, until)
+        )  # fmt: skip
+
+    def _do_pin(self, step: Step) -> Any:
+        digits = step["digits"]
+        key_id = self._key(step)
+
+        def given(stay: str, key: str) -> None:
+            self.world.settle()
+            if self._state(stay, key) == "active":
+                self.model.handed(stay, key, "pin_code", digits)
+
+        if key_id is not None and self.bodies[key_id]["kind"] != "pin_code":
+            return False
+        return self._act(step, "pin", {"pin": digits, "reason": REASON}, given)
+
+    def _do_second(self, step: Step) -> Any:
+        if step["stay"] not in self.stays:
+            return False
+        stay = self.stays[step["stay"]]
+        known = set(self.keys[step["stay"]])
+
+        def made(_: str) -> None:
+            self.world.settle()
+            for body in stay.look():
+                if body["id"] not in known:
+                    self.model.key_seen(stay.id, body["id"], body["vendor"], by_person=True)
+
+        return self._send(step, "POST", "/lock/v1/credentials", {"reservationId": stay.id}, made)
+
+    def _do_encode(self, step: Step) -> Any:
+        waiting = [key for key in self.keys.get(step["stay"], []) if self.bodies[key]["waitingFor"] == "desk"]
+        if not waiting:
+            return False
+        stay = self.stays[step["stay"]]
+        card = self.house.encode(waiting[0])
+        if card is not None:
+            stay.artifacts.append(card)
+            self.model.came(stay.id)
+            self.model.handed(stay.id, card.key_id, card.kind, card.value)
+        return True
+
+    def _do_break(self, step: Step) -> Any:
+        self.world.control(step["system"]).break_calls(step["effect"], step["times"])
+        self.model.trouble(step["system"])
+        for index in self.stays:
+            self.model.touched(self.stays[index].id)
+        return True
+
+    def _do_reach(self, step: Step) -> Any:
+        system = self.house.vendors[step["door"]]
+        self.world.control(system).set_reach(self.house.doors[step["door"]], is_reachable=False)
+        self.model.trouble(system)
+        return True
+
+    def _do_heal(self, step: Step) -> Any:
+        self.world.heal()
+        self.model.broken.clear()
+        return True
+
+    def _do_upkeep(self, step: Step) -> Any:
+        self.house.poll_health()
+        self.house.reconcile()
+        return True
+
+    # -- how things are told and asked
+
+    def _changes(self, step: Step) -> dict[str, Any]:
+        changes: dict[str, Any] = {"rooms": step["rooms"]} if "rooms" in step else {}
+        for name, field_name in (("from", "start"), ("until", "end")):
+            if name in step:
+                changes[field_name] = self.world.now + timedelta(minutes=step[name])
+        return changes
+
+    def _told(self, index: int, subject: str, status: str, **changes: Any) -> Any:
+        """Publish an event of a stay, and remember it; the model hears the same."""
+        if index not in self.stays:
+            return False
+        stay = self.stays[index]
+        event_id = f"evt_{uuid.uuid4().hex[:26]}"
+        if changes.get("end", stay.end) <= changes.get("start", stay.start):
+            return False
+        before = stay.status
+        stay.emit(subject, settle=False, event_id=event_id, **({"status": status} if status else {}), **changes)
+        data = stay.data()
+        self.sent.append(Sent(lambda: self.house.emit(subject, data, settle=False, event_id=event_id), subject))
+        self.model.told(stay.id, stay.version, stay.status, stay.rooms, stay.start, stay.end)
+        if stay.status not in ("confirmed", "cancelled", "checked_out", "no_show"):
+            stay.status = before
+        return True
+
+    def _key(self, step: Step) -> str | None:
+        keys = self.keys.get(step["stay"], [])
+        return keys[step["key"]] if step["key"] < len(keys) else None
+
+    def _act(self, step: Step, verb: str, body: Any, accepted: Callable[[str, str], None]) -> Any:
+        key_id = self._key(step)
+        if key_id is None:
+            return False
+        path = f"/lock/v1/credentials/{key_id}/{verb}"
+        return self._send(step, "POST", path, body, lambda stay: accepted(stay, key_id))
+
+    def _send(self, step: Step, method: str, path: str, body: Any, accepted: Callable[[str], None]) -> Any:
+        stay, idempotency_key = self.stays[step["stay"]], uuid.uuid4().hex
+        self.sent.append(Sent(lambda: self.clerk.send(method, path, body, key=idempotency_key), path))
+        answer = self.clerk.send(method, path, body, key=idempotency_key)
+        assert answer.status_code < 500 or answer.status_code == 503, answer.content
+        if answer.status_code in DONE:
+            self.model.touched(stay.id)
+            accepted(stay.id)
+        return True
+
+    def _state(self, stay_id: str, key_id: str) -> str:
+        stay = next(stay for stay in self.stays.values() if stay.id == stay_id)
+        return next((str(body["state"]) for body in stay.look() if body["id"] == key_id), "")
+
+    # -- looking and judging
+
+    def _look(self) -> None:
+        for index, stay in self.stays.items():
+            if not stay.version:
+                continue
+            handed = len(stay.artifacts)
+            for body in stay.look():
+                self.bodies[body["id"]] = body
+                self.model.key_seen(stay.id, body["id"], body["vendor"])
+                if body["id"] not in self.keys[index]:
+                    self.keys[index].append(body["id"])
+            for one in stay.artifacts[handed:]:
+                self.model.handed(stay.id, one.key_id, one.kind, one.value)
+
+    def _judge(self) -> list[str]:
+        answers = {(d, one.kind, one.value): answer for (d, one), answer in self.house.open_doors(self._artifacts()).items()}
+        opened = {place for place, (is_open, _) in answers.items() if is_open}
+        told: dict[tuple[str, str, str], tuple[Answer, str, Held]] = {}
+        for found in self.model.judge():
+            place = (found.door, found.held.kind, found.held.value)
+            if place not in told or RANKS[found.answer] > RANKS[told[place][0]]:
+                told[place] = (found.answer, found.why, found.held)
+        wrong, lines = set(), []
+        for place, (answer, why, held) in told.items():
+            is_open = place in opened
+            if answer is Answer.MAY or is_open == (answer is Answer.MUST):
+                continue
+            stay, system = held.key.stay, held.key.system
+            wrong.add((stay.id, system))
+            if system in stay.troubled and self._is_told(held.key.id, place[0], is_open=is_open):
+                continue
+            does = "opens" if is_open else f"is shut ({answers[place][1]})"
+            lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
+        lines += self._without_a_key(opened, wrong)
+        for stay in self.model.stays.values():
+            stay.troubled -= {s for s in stay.troubled if s not in self.model.broken and (stay.id, s) not in wrong}
+        return lines
+
+    def _without_a_key(self, opened: set[tuple[str, str, str]], wrong: set[tuple[str, str]]) -> list[str]:
+        lines = []
+        for stay, room in self.model.entitled():
+            system = self.plan.rooms[room]
+            if any((room, one.kind, one.value) in opened for one in self.model.held if one.key.stay is stay):
+                continue
+            keys = [self.bodies[key.id] for key in stay.keys.values() if key.system == system and key.id in self.bodies]
+            if any(body["waitingFor"] for body in keys if body["state"] == "requested"):
+                continue
+            wrong.add((stay.id, system))
+            if system in stay.troubled and (any(not _is_sure(body) for body in keys) or self.house.alerts()):
+                continue
+            lines.append(f"must get in: a guest at {room}; she holds nothing that opens it; keys: {[_short(b) for b in keys]}")
+        return lines
+
+    def _is_told(self, key_id: str, door: str, *, is_open: bool) -> bool:
+        """Whether what the API says of a key at a door leaves room for what the door does, or an alert names the key."""
+        body = self.bodies[key_id]
+        mine = [row for row in body["doors"] if row["label"] == door]
+        unsure = not _is_sure(body) or any(not row["isConfirmed"] for row in mine)
+        return unsure or any(alert["key"] == key_id for alert in self.house.alerts())
+
+    def _said(self, key_id: str, door: str) -> str:
+        body = self.bodies[key_id]
+        rows = [f"{row['state']} {row['propagation']}" for row in body["doors"] if row["label"] == door]
+        return f"key {_short(body)}, door {rows or 'none'}, alerts {sorted({a['code'] for a in self.house.alerts()})}"
+
+    def _artifacts(self) -> list[Artifact]:
+        found = {(one.kind, one.value): Artifact(one.kind, one.value, one.key.id) for one in self.model.held}
+        return list(found.values())
+
+    def _held_by(self, index: int) -> list[Held]:
+        if index not in self.stays:
+            return []
+        return [one for one in self.model.held if one.key.stay.id == self.stays[index].id]
+
+
+def _is_sure(body: dict[str, Any]) -> bool:
+    """Whether the API claims to know what all doors of a key do."""
+    settled = body["state"] in ("active", "suspended", "revoked") and body["propagation"] == "confirmed"
+    return settled and not body["warnings"] and all(row["isConfirmed"] for row in body["doors"])
+
+
+def _short(body: dict[str, Any]) -> str:
+    words = [body["kind"], body["state"], body["propagation"], body["revokeReason"], body["suspendReason"], body["failureCode"]]
+    return " ".join(word for word in words if word)
+
+
+def new_seed() -> int:
+    """Return a fresh seed."""
+    return secrets.randbelow(2**32)
