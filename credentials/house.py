@@ -34,6 +34,12 @@ class House:
         """Returns the instant the house's check-out time falls on that local day, in UTC."""
         return self.place.departure(day)
 
+    def day_use(self, day: date) -> tuple[datetime, datetime]:
+        """Returns the window of a stay within one local day: from the check-in time to the check-out time, or to the day's end
+        where the check-out time is earlier. In UTC."""
+        start, end = self.arrival(day), self.departure(day)
+        return start, end if end > start else self.place.day_end(day)
+
 
 _kept: dict[tuple[str, str], tuple[float, House]] = {}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db import connection
 
-from credentials import locks
+from credentials import locks, stay_notices
 from credentials.house import House, house
 from credentials.models import Reservation
 from lockservice.core import crypto
@@ -28,8 +28,6 @@ TABLE = "credentials_reservation"
 MOMENT = timedelta(microseconds=1)
 
 _STATUS = {
-    "booking.confirmed": CONFIRMED,
-    "booking.dates_changed": CONFIRMED,
     "booking.cancelled": CANCELLED,
     "booking.checked_out": CHECKED_OUT,
     "booking.early_checkout": CHECKED_OUT,
@@ -38,6 +36,11 @@ _STATUS = {
 }
 
 _TOLD = {
+    "confirmed": CONFIRMED,
+    "dates_changed": CONFIRMED,
+    "modified": CONFIRMED,
+    "checked_in": CONFIRMED,
+    "in_house": CONFIRMED,
     "cancelled": CANCELLED,
     "canceled": CANCELLED,
     "checked_out": CHECKED_OUT,
@@ -45,7 +48,9 @@ _TOLD = {
     "fraud_flagged": FRAUD,
     "fraud_review": FRAUD,
 }
-"""Statuses a payload may name; any other means that the booking stands."""
+"""What the payload of a confirmation or a change may say of the booking. Any other word changes nothing."""
+_CAME = frozenset({"checked_in", "in_house"})
+_HOLDS = frozenset({NO_SHOW, FRAUD})
 
 
 class UnusableBooking(Exception):
@@ -59,11 +64,16 @@ class UnusableBooking(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The projection after an event. `is_new_version` False means the event was older and nothing changed."""
+    """The projection after an event. `is_new_version` False means that nothing changed: the event was older, or `odd` says why.
 
-    row: Reservation
+    `row` is None where nothing is known of the stay.
+    """
+
+    row: Reservation | None
     before: str | None
     is_new_version: bool
+    odd: str = ""
+    """STATUS_UNKNOWN or CONFLICT of `stay_notices`, empty for an event that is just older."""
 
 
 def apply(tenant_id: str, events: Sequence[ReservationEvent], now: datetime) -> dict[str, Applied]:
@@ -72,19 +82,30 @@ def apply(tenant_id: str, events: Sequence[ReservationEvent], now: datetime) -> 
     Locks the rows until the transaction ends. Inside the tenant's block. Raises UnusableBooking for the first event that
     cannot be applied (then nothing may be committed).
     """
-    fresh = {event.reservation_id: _new_row(tenant_id, event, now) for event in events}
+    known = [event for event in events if _status_of(event) is not None]
+    fresh = {event.reservation_id: _new_row(tenant_id, event, now) for event in known}
     inserted = _insert(list(fresh.values()))
     applied = {rsv: Applied(fresh[rsv], None, is_new_version=True) for rsv in inserted}
     rest = [event for event in events if event.reservation_id not in inserted]
     standing = locks.lock_reservations(tenant_id, [event.reservation_id for event in rest])
     for event in rest:
-        applied[event.reservation_id] = _advance(standing[event.reservation_id], event, now)
+        applied[event.reservation_id] = _advance(standing.get(event.reservation_id), event, now)
     return applied
 
 
-def _advance(row: Reservation, event: ReservationEvent, now: datetime) -> Applied:
+def says_came(event: ReservationEvent) -> bool:
+    """Says whether a booking's own words show that the guest has come."""
+    return _word(event) in _CAME
+
+
+def _advance(row: Reservation | None, event: ReservationEvent, now: datetime) -> Applied:
+    if row is None:  # only what cannot be understood gives no row
+        return Applied(None, None, is_new_version=False, odd=stay_notices.STATUS_UNKNOWN)
     if event.version <= row.version:
-        return Applied(row, row.status, is_new_version=False)
+        odd = stay_notices.CONFLICT if event.version == row.version and _contradicts(row, event) else ""
+        return Applied(row, row.status, is_new_version=False, odd=odd)
+    if _status_of(event) is None:
+        return Applied(row, row.status, is_new_version=False, odd=stay_notices.STATUS_UNKNOWN)
     before = row.status
     _overwrite(row, event, now)
     row.save()
@@ -133,19 +154,56 @@ def _values(row: Reservation, columns: Sequence[Any]) -> list[Any]:
     return [field.get_db_prep_save(getattr(row, field.attname), connection) for field in columns]
 
 
-def _status_of(event: ReservationEvent) -> str:
-    """The subject decides, except that changed dates say by their payload whether the booking still stands."""
+def _status_of(event: ReservationEvent) -> str | None:
+    """The subject decides, except that confirmations and changes say by their payload whether the booking stands. None for a
+    word that nobody told us of."""
     subject = event.subject.removeprefix("melmastoon.reservation.").rpartition(".v")[0]
-    if subject == "booking.dates_changed":
-        return _TOLD.get(event.status.lower().replace("-", "_"), CONFIRMED)
-    return _STATUS[subject]
+    return _STATUS[subject] if subject in _STATUS else _TOLD.get(_word(event))
+
+
+def _word(event: ReservationEvent) -> str:
+    return event.status.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def content_of(event: ReservationEvent) -> str:
+    """Returns what tells two contents of one version apart: the status, whether the event is whole, and a keyed digest."""
+    guest = event.guest
+    contact = guest.contact if guest else None
+    people = [
+        secret.reveal() if secret else None
+        for secret in (
+            guest.display_name if guest else None, contact.email if contact else None, contact.phone_e164 if contact else None
+        )
+    ]  # fmt: skip
+    said = [
+        event.property_id, sorted(event.rooms), str(event.valid_from), str(event.valid_until), str(event.check_in),
+        str(event.check_out), guest.id if guest else None, guest.locale if guest else None, people, event.payment_status,
+        event.id_verified, event.preferred_kinds, event.scope.floors, event.scope.areas, event.party_size, event.channel_hint,
+    ]  # fmt: skip
+    digest = crypto.blind_index("guest-pii", event.tenant_id, json.dumps(said))
+    return f"{_status_of(event) or 'unknown'}:{'whole' if event.is_whole else 'part'}:{digest.hex()[:32]}"
+
+
+def _contradicts(row: Reservation, event: ReservationEvent) -> bool:
+    """Says whether an event of the row's version tells something else than the one that was taken. One that names the booking
+    only is compared by its status."""
+    if not row.content:
+        return False
+    held, new = row.content.split(":"), content_of(event).split(":")
+    return held[0] != new[0] or (held[1] == new[1] and held[2] != new[2])
 
 
 def _overwrite(row: Reservation, event: ReservationEvent, now: datetime) -> None:
     status = _status_of(event)
+    if status is None:
+        raise ValueError("a status that is not understood is never applied")
+    row.content = content_of(event)
+    if row.status in ENDED and status in _HOLDS:
+        status = row.status  # a stay that has ended is not begun again by a word that only holds one back
     if row.status in ENDED and status == CONFIRMED:
         row.incarnation += 1
     row.version, row.status, row.updated_at = event.version, status, now
+    stay_notices.clear(row, [stay_notices.STATUS_UNKNOWN, stay_notices.CONFLICT])
     if event.payment_status is not None:
         row.payment_status = event.payment_status
     if event.id_verified is not None:
@@ -156,6 +214,8 @@ def _overwrite(row: Reservation, event: ReservationEvent, now: datetime) -> None
     row.property_id = event.property_id
     row.rooms = list(dict.fromkeys(event.rooms))
     row.valid_from, row.valid_until = _window(event, place, fallback=None)
+    is_days = event.valid_from is None
+    row.check_in, row.check_out = (event.check_in, event.check_out) if is_days else (None, None)
     row.preferred_kinds = list(event.preferred_kinds)
     row.floors, row.areas = list(event.scope.floors), list(event.scope.areas) or None
     row.party_size, row.channel_hint = event.party_size, event.channel_hint or ""
@@ -186,14 +246,21 @@ def _place(tenant_id: str, property_id: str) -> House:
         raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: not a property of this tenant") from error
 
 
+def window_of_days(place: House, check_in: date, check_out: date) -> tuple[datetime, datetime]:
+    """Returns the window of a stay given as days, by the property's hours. Raises UnusableBooking where they leave none."""
+    if check_in == check_out:
+        return place.day_use(check_in)
+    start, end = place.arrival(check_in), place.departure(check_out)
+    if end <= start:
+        raise UnusableBooking("WINDOW_INVERTED", "checkOut: the house's hours leave no stay; send an explicit window")
+    return start, end
+
+
 def _window(event: ReservationEvent, place: House, fallback: datetime | None) -> tuple[datetime, datetime]:
     if event.valid_from is not None and event.valid_until is not None:
         return event.valid_from, event.valid_until
     if event.check_in is not None and event.check_out is not None:
-        start, end = place.arrival(event.check_in), place.departure(event.check_out)
-        if end <= start:
-            raise UnusableBooking("WINDOW_INVERTED", "checkOut: the house's hours leave no stay; send an explicit window")
-        return start, end
+        return window_of_days(place, event.check_in, event.check_out)
     if fallback is not None:
         return fallback, fallback + MOMENT
     raise UnusableBooking("MISSING_FIELD", "validFrom: neither a window nor days")

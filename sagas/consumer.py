@@ -21,6 +21,7 @@ from sagas.bus.topology import SERVICE_GROUP
 from sagas.dispatch import dispatch, dispatch_together, may_share
 from sagas.events import envelope, registry
 from sagas.events.refusals import EventRefused
+from sagas.flows import odd_booking
 from sagas.inbox import bury
 
 log = structlog.get_logger(__name__)
@@ -159,4 +160,5 @@ def _bury(event: envelope.Envelope | None, topic: str, key: str, body: bytes, co
             tenant_id, "inbox", topic, body, code, detail, key=key,
             event_id=event.id if event else "", subject=event.subject if event else "",
         )  # fmt: skip
+    odd_booking.tell_unread(tenant_id, event.subject if event else topic, body, code, detail)
     log.warning("consumer.dead_letter", topic=topic, code=code)

@@ -19,6 +19,7 @@ from devices import selectors
 from lockservice.core import clock, ended_access
 from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
+from sagas.alerts import raise_alerts
 from sagas.events import registry
 from sagas.events.envelope import Envelope
 from sagas.events.inbound import (
@@ -33,9 +34,10 @@ from sagas.events.inbound import (
     parse,
 )
 from sagas.events.subjects import Subject
-from sagas.flows import bulk_revoke, follow_booking, guest_came, rest_key
+from sagas.flows import bulk_revoke, follow_booking, guest_came, odd_booking, rest_key
 from sagas.inbox import take
 from sagas.intake import PRIORITY_SECURITY, Start, internal_lane, own_key, sha256_key, start
+from sagas.models import InboxMessage
 from sagas.outbox import Cause
 from vendors.port.types import RevokeReason, SuspendReason
 
@@ -130,15 +132,23 @@ def _bookings(tenant_id: str, pairs: Sequence[tuple[Envelope, ReservationEvent]]
         return {}
     applied = reservations.apply(tenant_id, [event for _, event in pairs], now)
     moving = [(item, event) for item, event in pairs if applied[event.reservation_id].is_new_version]
+    odd = [(item, event, result) for item, event in pairs if (result := applied[event.reservation_id]).odd]
+    raise_alerts(tenant_id, [odd_booking.tell(event, result) for _, event, result in odd], now)
+    for item, _, result in odd:
+        InboxMessage.objects.filter(tenant_id=tenant_id, consumer=CONSUMER, event_id=item.id).update(detail=result.odd)
     outcomes = dict.fromkeys((item.id for item, _ in pairs), IGNORED)
     if not moving:
         return outcomes
-    in_operation = locks.open_properties(tenant_id, [applied[event.reservation_id].row.property_id for _, event in moving])
-    batch = KeyBatch.load_stays(tenant_id, [event.reservation_id for _, event in moving], now)
+    rows = {event.reservation_id: row for _, event in moving if (row := applied[event.reservation_id].row) is not None}
+    in_operation = locks.open_properties(tenant_id, [row.property_id for row in rows.values()])
+    batch = KeyBatch.load_stays(tenant_id, sorted(rows), now)
     for item, event in moving:
-        result = applied[event.reservation_id]
-        is_open = result.row.property_id in in_operation
-        follow_booking.follow(batch, result.row, result.before, event.event_id, _cause(item, event), is_open=is_open)
+        row, before = rows[event.reservation_id], applied[event.reservation_id].before
+        if reservations.says_came(event):
+            sign = Sign(row.reservation_id, row.incarnation, SignKind.CHECK_IN, event.occurred_at)
+            guest_came.note(tenant_id, [sign], now, _cause(item, event))
+        is_open = row.property_id in in_operation
+        follow_booking.follow(batch, row, before, event.event_id, _cause(item, event), is_open=is_open)
         outcomes[item.id] = APPLIED
     batch.flush()
     return outcomes

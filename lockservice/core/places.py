@@ -57,6 +57,10 @@ class Property(models.Model):
         the last, and where the clock leaves the time out, when it does."""
         return _reached(datetime.combine(day, self.check_out_time), ZoneInfo(self.time_zone))[1]
 
+    def day_end(self, day: date) -> datetime:
+        """Returns the instant at which that local day is over, in UTC; where midnight comes twice, the last one."""
+        return _reached(datetime.combine(day + timedelta(days=1), time(0)), ZoneInfo(self.time_zone))[1]
+
 
 def _reached(wall: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """Returns the first and the last instant at which a clock of the zone comes to this time: the same on all but two nights a
