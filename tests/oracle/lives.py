@@ -56,8 +56,11 @@ class Writer:
         if self._faults:
             yield self._break, 4
             yield lambda: {"do": "reach", "door": self._door()}, 2
-            yield lambda: {"do": "heal"}, 10
+            yield lambda: {"do": "heal"}, 12
             yield lambda: {"do": "upkeep"}, 2
+            yield lambda: {"do": "lie", "system": self._random.choice(self._plan.systems)}, 2
+            yield lambda: {"do": "wipe", "door": self._door()}, 2
+            yield lambda: {"do": "skew", "door": self._door(), "minutes": self._random.choice((-240, -5, 5, 240))}, 2
 
     def _plain(self, name: str) -> Callable[[], Step]:
         return lambda: {"do": name, "stay": self._stay()}
