@@ -133,6 +133,9 @@ class KeyCredential(models.Model):
                 condition=models.Q(state=State.REQUESTED.value) & ~models.Q(waiting_for=""),
                 name="credential_waiting",
             ),
+            models.Index(fields=["tenant_id", "property_id", "valid_until"], name="credential_by_departure"),
+            models.Index(fields=["tenant_id", "id"], condition=models.Q(open_work=True), name="credential_open_work"),
+            models.Index(fields=["tenant_id", "id"], condition=models.Q(state__in=sorted(LIVE)), name="credential_live"),
         ]
 
     def __str__(self) -> str:
@@ -202,7 +205,14 @@ class CredentialDoor(models.Model):
             models.UniqueConstraint(fields=["tenant_id", "credential", "device_id"], name="door_once_per_credential"),
             models.CheckConstraint(condition=models.Q(state__in=DoorState.values), name="door_state_known"),
         ]
-        indexes = [models.Index(fields=["tenant_id", "device_id", "state"], name="door_by_device")]
+        indexes = [
+            models.Index(fields=["tenant_id", "device_id", "state"], name="door_by_device"),
+            models.Index(
+                fields=["tenant_id", "device_id"],
+                condition=models.Q(state__in=[DoorState.PRESENT, DoorState.SUSPENDED]) | ~models.Q(verb=""),
+                name="door_may_open",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.credential_id} at {self.device_id}"
@@ -243,7 +253,15 @@ class Reservation(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "reservation_id"], name="reservation_once")]
-        indexes = [models.Index(fields=["tenant_id", "property_id", "valid_from"], name="reservation_by_arrival")]
+        indexes = [
+            models.Index(fields=["tenant_id", "property_id", "valid_from"], name="reservation_by_arrival"),
+            models.Index(fields=["tenant_id", "property_id", "valid_until"], name="reservation_by_departure"),
+            models.Index(
+                fields=["tenant_id", "valid_until"],
+                condition=models.Q(guest_sealed__isnull=False),
+                name="reservation_with_guest",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.reservation_id
@@ -291,6 +309,9 @@ class PinSlot(models.Model):
         indexes = [
             models.Index(fields=["tenant_id", "credential_id"], name="pin_by_credential"),
             models.Index(fields=["tenant_id", "device_id", "rests_until"], name="pin_by_door"),
+            models.Index(
+                fields=["tenant_id", "rests_until"], condition=models.Q(rests_until__isnull=False), name="pin_resting"
+            ),
         ]
 
 
@@ -311,7 +332,12 @@ class Artifact(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["tenant_id", "credential_id"], name="artifact_by_credential")]
+        indexes = [
+            models.Index(fields=["tenant_id", "credential_id"], name="artifact_by_credential"),
+            models.Index(
+                fields=["tenant_id", "credential_id"], condition=models.Q(erased_at__isnull=True), name="artifact_kept"
+            ),
+        ]
 
 
 class Transition(models.Model):

@@ -150,7 +150,7 @@ class KeyBatch:
         outbox.write(self.tenant_id, self._emissions, self.now)
         alerts.raise_alerts(self.tenant_id, self.alerts, self.now)
         intake.start(self.tenant_id, self._starts, self.now)
-        intake.require_at_work(self.tenant_id, [item.key for item, _ in self._starts if self._has_open_doors(item)])
+        intake.require_at_work(self.tenant_id, [item for item, _ in self._starts if self._has_open_doors(item)])
         self._forget()
 
     def _has_open_doors(self, item: Start) -> bool:

@@ -38,9 +38,10 @@ def _take_lane(lane: str, owner: str) -> bool:
         cursor.execute(
             "UPDATE sagas_lane SET token = token + 1, owner = %s,"
             " lease_until = (SELECT clock_timestamp()) + make_interval(secs => %s)"
-            " WHERE key = %s AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp())) AND NOT EXISTS"
-            " (SELECT 1 FROM sagas_saga s WHERE s.lane = sagas_lane.key AND s.status IN ('due', 'running'))",
-            [owner, LANE_LEASE_S, lane],
+            " WHERE key = %s AND (lease_until IS NULL OR lease_until < (SELECT clock_timestamp()))"
+            " AND NOT EXISTS (SELECT 1 FROM sagas_saga s WHERE s.lane = %s AND s.status = 'due')"
+            " AND NOT EXISTS (SELECT 1 FROM sagas_saga s WHERE s.lane = %s AND s.status = 'running')",
+            [owner, LANE_LEASE_S, lane, lane, lane],
         )
         if cursor.rowcount:
             return True

@@ -79,20 +79,22 @@ class NotAtWork(RuntimeError):
     """Work was asked for under the key of work that has ended, so nobody would do it. A programming error; never retried."""
 
 
-def require_at_work(tenant_id: str, keys: Sequence[str]) -> None:
-    """Check that sagas of these keys exist and have not ended. Inside the caller's transaction. Raises NotAtWork."""
-    if not keys:
+def require_at_work(tenant_id: str, starts: Sequence[Start]) -> None:
+    """Check that the sagas that were started exist and have not ended. Inside the caller's transaction. Raises NotAtWork."""
+    if not starts:
         return
-    rows = Saga.objects.filter(tenant_id=tenant_id, key__in=keys)
-    standing = dict(rows.order_by("position").values_list("key", "status"))
-    ended = [key for key in keys if standing.get(key) not in {status.value for status in OPEN_STATUSES}]
+    places, keys = {item.installation_id for item in starts}, {item.key for item in starts}
+    rows = Saga.objects.filter(tenant_id=tenant_id, installation_id__in=places, key__in=keys)
+    standing = {(place, key): status for place, key, status in rows.values_list("installation_id", "key", "status")}
+    at_work = {status.value for status in OPEN_STATUSES}
+    ended = [item.key for item in starts if standing.get((item.installation_id, item.key)) not in at_work]
     if ended:
         raise NotAtWork(f"{len(ended)} intentions had ended already, such as {ended[0]}")
 
 
-def is_started(tenant_id: str, key: str) -> bool:
+def is_started(tenant_id: str, installation_id: str, key: str) -> bool:
     """Says whether an intention is known already: whoever asks again changes nothing more. Inside the tenant's block."""
-    return Saga.objects.filter(tenant_id=tenant_id, key=key).exists()
+    return Saga.objects.filter(tenant_id=tenant_id, installation_id=installation_id, key=key).exists()
 
 
 def _row(tenant_id: str, item: Start, cause: Cause, now: datetime) -> tuple[Any, ...]:

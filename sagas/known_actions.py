@@ -36,7 +36,7 @@ def take(tenant_id: str, action_id: str, digest: str) -> Earlier | None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO sagas_knownaction (tenant_id, action_id, fingerprint, credential_id, taken_at)"
-            " VALUES (%s, %s, %s, '', clock_timestamp()) ON CONFLICT (tenant_id, action_id) DO NOTHING RETURNING id",
+            " VALUES (%s, %s, %s, '', (SELECT clock_timestamp())) ON CONFLICT (tenant_id, action_id) DO NOTHING RETURNING id",
             [tenant_id, action_id, digest],
         )
         if cursor.fetchone() is not None:

@@ -27,7 +27,7 @@ def end(tenant_id: str, user_id: str) -> None:
     """Note that a person's access ends now; a later end moves the instant. Inside the tenant's block."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO core_endedaccess (tenant_id, user_id, ended_at) VALUES (%s, %s, clock_timestamp())"
+            "INSERT INTO core_endedaccess (tenant_id, user_id, ended_at) VALUES (%s, %s, (SELECT clock_timestamp()))"
             " ON CONFLICT (tenant_id, user_id) DO UPDATE SET ended_at = EXCLUDED.ended_at",
             [tenant_id, user_id],
         )

@@ -33,7 +33,7 @@ def begin(batch: KeyBatch, place: House, key: KeyCredential, pin: Pin, saga_key:
     """
     present = artifacts.current(key.tenant_id, [key.id]).get(key.id)
     has_them = present is not None and artifacts.open_pin(present) == pin
-    if has_them or is_started(key.tenant_id, saga_key):
+    if has_them or is_started(key.tenant_id, key.installation_id, saga_key):
         return
     doors = [door for door in batch.doors_at(key) if not door.dropped]
     facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])

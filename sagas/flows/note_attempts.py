@@ -136,8 +136,9 @@ def _keys(tenant_id: str, tried: Sequence[tuple[LockDevice, AccessRecord]]) -> d
         return {}
     earliest = min(record.attempted_at for _, record in marked) - LOOK_BACK
     doors = CredentialDoor.objects.select_related("credential").filter(
-        tenant_id=tenant_id, device_id__in={device.id for device, _ in marked}, credential__valid_until__gte=earliest
-    )
+        tenant_id=tenant_id, device_id__in={device.id for device, _ in marked}, credential__tenant_id=tenant_id,
+        credential__property_id__in={device.property_id for device, _ in marked}, credential__valid_until__gte=earliest,
+    )  # fmt: skip
     by_mark: dict[tuple[str, str], KeyCredential] = {}
     for door in doors:
         for rounds in range(door.rounds + 1):

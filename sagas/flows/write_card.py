@@ -22,7 +22,7 @@ def begin(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) -> N
 
     Raises CannotWriteAgain.
     """
-    if is_started(key.tenant_id, saga_key):
+    if is_started(key.tenant_id, key.installation_id, saga_key):
         return
     if not one_change.spans(key):
         raise CannotWriteAgain(key.vendor)

@@ -58,8 +58,12 @@ def books_of(tenant_id: str, device: DeviceFacts, tags: Iterable[str] = (), only
     if only is not None:
         rows = list(doors.filter(credential_id__in=sorted(set(only))).select_related("credential").order_by("id"))
         return DoorBooks(_expected(tenant_id, device, rows), {})
-    there = Q(state__in=[DoorState.PRESENT, DoorState.SUSPENDED]) | ~Q(verb="") | Q(credential__state__in=sorted(LIVE))
-    rows = list(doors.filter(there).select_related("credential").order_by("id"))
+    there = doors.filter(Q(state__in=[DoorState.PRESENT, DoorState.SUSPENDED]) | ~Q(verb=""))
+    live = doors.filter(
+        credential__tenant_id=tenant_id, credential__property_id=device.property_id, credential__state__in=sorted(LIVE)
+    )
+    found = {row.pk: row for part in (there, live) for row in part.select_related("credential")}
+    rows = [found[pk] for pk in sorted(found)]
     unknown = set(tags) - {tag_of(row.credential_id) for row in rows}
     if unknown:
         rows += _earlier(doors, unknown, {row.credential_id for row in rows})

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from django.db.models import Q
-
 from credentials.lifecycle import State
-from credentials.models import CredentialDoor, DoorState
+from credentials.models import CredentialDoor, DoorState, KeyCredential
 from lockservice.core import clock
 from sagas.models import Finding
 from sagas.reconcile.compare import Kind
@@ -56,10 +54,13 @@ def missing_in(tenant_id: str, run_id: int) -> Counter[str]:
 
 def should_be_at(tenant_id: str, device_ids: Iterable[str], gone: Mapping[str, int]) -> dict[str, int]:
     """Counts by device the live keys that our books have there, at least as many as are gone. Inside the tenant's block."""
-    here = Q(device_id__in=sorted(set(device_ids)), state=DoorState.PRESENT, verb="", dropped=False)
-    live = Q(credential__state=State.ACTIVE, credential__valid_until__gt=clock.now())
-    rows = CredentialDoor.objects.filter(here & live, tenant_id=tenant_id)
-    counted = Counter(rows.values_list("device_id", flat=True))
+    rows = CredentialDoor.objects.filter(
+        tenant_id=tenant_id, device_id__in=sorted(set(device_ids)), state=DoorState.PRESENT, verb="", dropped=False
+    )
+    held = list(rows.values_list("device_id", "credential_id"))
+    keys = KeyCredential.objects.filter(tenant_id=tenant_id, id__in={key_id for _, key_id in held})
+    live = set(keys.filter(state=State.ACTIVE, valid_until__gt=clock.now()).values_list("id", flat=True))
+    counted = Counter(device_id for device_id, key_id in held if key_id in live)
     return {device_id: max(counted[device_id], gone.get(device_id, 0)) for device_id in {*counted, *gone}}
 
 

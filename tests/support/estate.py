@@ -44,6 +44,7 @@ from sagas.dispatch import CONSUMER
 from sagas.events import envelope, registry
 from sagas.flows import note_attempts
 from sagas.intake import own_key, sha256_key
+from sagas.models import InboxMessage
 from tests.support.hotel import ALL_KINDS
 from vendors.port.ids import new_id
 
@@ -57,6 +58,11 @@ GATEWAY_ROOMS = 10
 READ_EVERY = timedelta(hours=6)
 READINGS_DAYS = 10
 VENDOR = "mock"
+NOBODY = "mock://127.0.0.1:9"
+CHRONOLOGICAL = "sagas_inboxmessage"
+"""The table whose order on disk counts: its index by age summarises neighbouring rows."""
+CARDS = frozenset("0123456789")
+"""Last letters of keys that are on a card too: a third of them."""
 GUESTS = ("زهرا احمدی", "Мадина Каримзода", "Karim Nazari", "Zahra Ahmadi")
 
 
@@ -100,30 +106,44 @@ class Estate:
         return sum(self.rows.values())
 
 
-def fill(local: LocalDirectory, size: Size | None = None, *, now: datetime | None = None, seed: int = 1) -> Estate:
-    """Write an estate into the database that this process is turned to, and bring the planner's statistics up to date."""
+def fill(
+    local: LocalDirectory, size: Size | None = None, *, now: datetime | None = None, seed: int = 1, url: str = NOBODY
+) -> Estate:
+    """Write an estate into the database that this process is turned to, and bring the planner's statistics up to date.
+
+    `url` is where its locks' vendor, the mock, listens; nobody does unless it is given.
+    """
     size = size or Size()
     now = now or datetime.now(UTC).replace(second=0, microsecond=0)
     chance = random.Random(seed)
     dsn = postgres.endpoint(local).superuser_dsn(str(connection.settings_dict["NAME"]))
     rows: dict[str, int] = defaultdict(int)
     houses = []
+    inbox = _Table(InboxMessage)
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("SET session_replication_role = replica")
         for _ in range(size.tenants):
-            house = _build_house(size.rooms)
+            house = _build_house(size.rooms, url)
             tables = _Tables()
-            _House(house, tables, now, chance).write(size)
+            past = _House(house, tables, now, chance)
+            past.write(size)
+            inbox.lines += tables.pop(CHRONOLOGICAL).lines
             for name, count in tables.copy(admin).items():
                 rows[name] += count
+            admin.execute(
+                "UPDATE devices_lockdevice d SET event_sequence = v.n FROM unnest(%s::text[], %s::int[]) AS v(id, n)"
+                " WHERE d.id = v.id", [list(past.sequences), list(past.sequences.values())],
+            )  # fmt: skip
             houses.append(house)
+        inbox.lines.sort(key=lambda line: line.rpartition("\t")[2])
+        rows[CHRONOLOGICAL] = inbox.copy(admin)
         for name in rows:
             admin.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(name)))
         admin.execute("ANALYZE devices_lockdevice, devices_vendorinstallation, core_room, core_property, core_tenant")
     return Estate(now, tuple(houses), dict(rows))
 
 
-def _build_house(rooms: int) -> House:
+def _build_house(rooms: int, url: str) -> House:
     """Make tenant, property and locks through the models: there are few of them, and an installation has its own data key."""
     tenant_id, property_id = new_id("tnt"), new_id("ppt")
     row = VendorInstallation(id=new_id("vad"), tenant_id=tenant_id, property_id=property_id, vendor=VENDOR, label="Mock locks")
@@ -138,7 +158,7 @@ def _build_house(rooms: int) -> House:
             Room(tenant_id=tenant_id, property_id=property_id, room_id=room_ids[label], label=label, floor=label[:1])
             for label in labels
         )
-    adapters.seal_installation(row, {"url": "mock://127.0.0.1:9"}, {})
+    adapters.seal_installation(row, {"url": url}, {})
     with tenant(tenant_id):
         LockDevice.objects.bulk_create(
             LockDevice(
@@ -220,6 +240,9 @@ class _Tables:
         if name not in self._made:
             self._made[name] = _Table(self._models[name])
         return self._made[name]
+
+    def pop(self, name: str) -> _Table:
+        return self._made.pop(name)
 
     def copy(self, admin: psycopg.Connection[Any]) -> dict[str, int]:
         """Write all rows in one transaction."""
@@ -333,7 +356,7 @@ class _House:
         self._chance = chance
         self._events = _Events()
         self._tenant = {"tenant_id": house.tenant_id}
-        self._sequences: dict[str, int] = defaultdict(int)
+        self.sequences: dict[str, int] = defaultdict(int)
         self._pins = 100_000
         self._position = int(now.timestamp() * 1_000_000) - 10_000_000
 
@@ -425,11 +448,25 @@ class _House:
             self._digits(key_id, doors, booked, ended)
         if is_made and stay.start < self._now and stay.status != "cancelled":
             self._attempts(key_id, doors, stay.start, values)
+        if key_id[-1] in CARDS:
+            self._card(key_id, stay, doors, booked, until)
         if ordinal:
             self._tables["console_staffact"].add(
                 **self._tenant, actor_id="usr_clerk", login="clerk", role="front_desk", action="issue", subject_id=key_id,
                 reason="companion", outcome="done", at=booked,
             )  # fmt: skip
+
+    def _card(self, key_id: str, stay: _Stay, doors: Sequence[str], booked: datetime, until: datetime) -> None:
+        """A card that the desk wrote for the key as well."""
+        job_id = _id("job", booked)
+        place = ("devices_relayjobrow", job_id, "body_sealed")
+        self._tables["devices_relayjobrow"].add(
+            id=job_id, **self._tenant, property_id=self._house.property_id, installation_id=self._house.installation_id,
+            vendor=VENDOR, key=own_key("card", key_id), credential_id=key_id, action="write", doors=json.dumps(list(doors)),
+            numbers={doors[0]: 1}, body_sealed=crypto.seal("vendor-ref", self._house.tenant_id, place, '{"window": []}'),
+            needs_card=True, lasts_until=until, state="done", desk_id="desk-1", created_at=booked,
+            expires_at=booked + timedelta(minutes=2), finished_at=booked,
+        )  # fmt: skip
 
     def _moves(self, key_id: str, moves: Sequence[tuple[str, str, str, datetime]], values: Mapping[str, str]) -> None:
         words = {"request": "requested", "hand_over": "pending", "activate": "issued", "revoke": "revoked"}
@@ -538,10 +575,10 @@ class _House:
                 id=attempt_id, property_id=self._house.property_id, device_id=lock, credential_id=key_id,
                 credential_state="active", outcome="granted", kind="pin_code", attempted_at=at, ingested_at=at, **common,
             )  # fmt: skip
-            self._sequences[lock] += 1
+            self.sequences[lock] += 1
             event_id = _id("evt", at)
             self._event(
-                self._events.attempt_subject, event_id, lock, self._sequences[lock], at,
+                self._events.attempt_subject, event_id, lock, self.sequences[lock], at,
                 {**values, "door": lock, "attempt": attempt_id, "record": record},
             )  # fmt: skip
             if at > self._now - timedelta(days=90):
@@ -563,6 +600,18 @@ class _House:
         tables["sagas_lane"].add(key=f"{house.installation_id}:", **self._tenant, width=8, token=1)
         tables["sagas_lane"].add(key=f"{house.tenant_id}:internal", **self._tenant, token=1)
         tables["sagas_reconcileturn"].add(**here, due_at=later)
+        tables["devices_relaydesk"].add(
+            **self._tenant, desk_id="desk-1", property_id=house.property_id, connection="c1", vendors=json.dumps([VENDOR]),
+            connected_at=now, seen_at=now, expires_at=now - timedelta(days=1),
+        )  # fmt: skip
+        for number, kind in enumerate(("secret", "webhook_address", "data_key")):
+            for year in range(3):
+                at = now - timedelta(days=365 * year)
+                tables["devices_secretdue"].add(
+                    id=_id("sdu", at), **here, property_id=house.property_id, kind=kind, name=f"name-{number}",
+                    reason="cadence", due_at=at + timedelta(days=90), made_at=at,
+                    done_at=at + timedelta(days=80) if year else None,
+                )  # fmt: skip
         tables["devices_breaker"].add(**here, outcomes="1" * 20, last_at=now)
         for month in range(3):
             at = now - timedelta(days=31 * month)
