@@ -21,11 +21,12 @@ from vendors.port.types import LockCapabilities
 
 @dataclass(frozen=True, slots=True)
 class PlanDoor:
-    """One lock, of the lock system of the plan that it names. A room's door has a room id; a shared one its areas."""
+    """One lock, of the lock system of the plan that it names. A room's door has a room id; a shared one its areas. A door
+    without a gateway is out of reach of any."""
 
     number: int
     label: str
-    gateway: int
+    gateway: int | None
     device_id: str
     system: str
     room_id: str = ""
@@ -149,7 +150,8 @@ def _put_up_locks(plan: HousePlan, system: PlanSystem, row: VendorInstallation, 
             rooms=[door.room_id] if door.room_id else [],
             areas=list(door.areas),
             shared=not door.room_id,
-            gateway=built.gateways.get(door.gateway, ""),
+            gateway=built.gateways.get(door.gateway, "") if door.gateway is not None else "",
+            has_remote=door.gateway is not None,
             capabilities=capabilities,
         )
         for door in plan.doors_of(system)

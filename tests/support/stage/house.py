@@ -117,7 +117,7 @@ class House:
         ]
         doors = [
             PlanDoor(
-                number, label, None if label in stand_alone else 1, self.devices[label], self.vendors[label],  # type: ignore[arg-type]
+                number, label, None if label in stand_alone else 1, self.devices[label], self.vendors[label],
                 room_id=room, floor=label[:1],
             )
             for number, (label, room) in enumerate(self.rooms.items(), start=1)
