@@ -19,13 +19,14 @@ from lockservice.api.credential_body import CredentialBody, WarningBody, moment,
 from lockservice.api.openapi import documented
 from lockservice.api.operations import find_key
 from lockservice.api.route import Route, actor, principal, read_body, read_call, read_nothing, refused, reply
-from lockservice.core import wake
+from lockservice.core import clock, wake
 from lockservice.core.auth_permissions import Permission, Principal
 from lockservice.core.http_idempotency import HEADER, Answer, once, read_key
 from lockservice.core.http_problems import Problem
 from lockservice.core.http_strict import OpaqueId, StrictBody, shape
 from lockservice.core.tenancy import tenant
 from sagas import acts
+from sagas import verdict as verdicts
 from sagas.acts import Refused
 
 ArtifactBody = shape("ArtifactReference", type=serializers.CharField(), opaqueRef=serializers.CharField())
@@ -35,6 +36,27 @@ StayKeyBody = shape(
     artifact=ArtifactBody(
         allow_null=True, help_text="What can be exchanged, for callers with `lock.key.exchange`, while the key opens."
     ),
+)
+DoorVerdictBody = shape(
+    "DoorVerdict",
+    roomId=serializers.CharField(allow_null=True, help_text="Null for a shared door, such as the street door."),
+    deviceId=serializers.CharField(allow_null=True, help_text="Null where the room has no lock here."),
+    label=serializers.CharField(allow_blank=True),
+    answer=serializers.ChoiceField(choices=[str(answer) for answer in verdicts.Answer]),
+    why=serializers.ChoiceField(choices=[str(why) for why in verdicts.Why], allow_blank=True),
+    credentialId=serializers.CharField(allow_null=True),
+    knownAt=serializers.DateTimeField(allow_null=True, help_text="When the lock was last heard of; null if never."),
+    until=serializers.DateTimeField(allow_null=True, help_text="When this answer ends, in true time."),
+)
+VerdictBody = shape(
+    "StayVerdict",
+    answer=serializers.ChoiceField(
+        choices=[str(answer) for answer in verdicts.Answer],
+        help_text="Of the worst door. `opens`: every door is known to open; `coming`: not yet, and nothing is wrong; `doubt`:"
+        " not known; `shut`: somebody is needed; `over`: the stay has ended.",
+    ),
+    why=serializers.ChoiceField(choices=[str(why) for why in verdicts.Why], allow_blank=True),
+    doors=DoorVerdictBody(many=True),
 )
 StayBody = shape(
     "StayKeys",
@@ -168,6 +190,7 @@ def _stay_body(caller: Principal, reservation_id: str, stay: Reservation | None,
         "validUntil": moment(stay.valid_until) if stay else None,
         "idVerified": stay.id_verified if stay else False,
         "paymentStatus": (stay.payment_status or None) if stay else None,
+        "verdict": _verdict(stay) if stay else None,
         "arrivedAt": _arrived_at(stay),
         "warnings": list(stay.warnings) if stay else [],
         "keys": [{"credential": body, "artifact": references.get(body["id"])} for body in bodies],
@@ -177,6 +200,27 @@ def _stay_body(caller: Principal, reservation_id: str, stay: Reservation | None,
 def _arrived_at(stay: Reservation | None) -> str | None:
     signs = arrival_signs.of_stay(stay.tenant_id, stay.reservation_id, stay.incarnation) if stay else []
     return moment(signs[0].at) if signs else None
+
+
+def _verdict(stay: Reservation) -> dict[str, Any]:
+    found = verdicts.of_stays(stay.tenant_id, [stay], clock.now())[stay.reservation_id]
+    return {
+        "answer": found.answer.value,
+        "why": found.why.value,
+        "doors": [
+            {
+                "roomId": door.room_id or None,
+                "deviceId": door.device_id or None,
+                "label": door.label,
+                "answer": door.answer.value,
+                "why": door.why.value,
+                "credentialId": door.key_id or None,
+                "knownAt": moment(door.known_at),
+                "until": moment(door.until),
+            }
+            for door in found.doors
+        ],
+    }
 
 
 def _references(caller: Principal, keys: list[KeyCredential]) -> dict[str, dict[str, str]]:

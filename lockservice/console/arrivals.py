@@ -1,12 +1,12 @@
 """Tonight's arrivals: does every one of them get in?
 
-One rule: a verdict is read from what doors are known to carry; whatever is not known is not called good.
+One rule: the verdict is that of `sagas.verdict`; here it is only put into a hotelier's words.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from typing import Any
@@ -15,11 +15,12 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext_lazy as _
 
 from credentials.lifecycle import LIVE, State
-from credentials.models import CredentialDoor, KeyCredential, Reservation
+from credentials.models import KeyCredential, Reservation
 from lockservice.console import words
 from lockservice.console.read_only import page_url
 from lockservice.console.session import Desk
 from lockservice.core.places import Property, Room
+from sagas import verdict
 
 NIGHT_ENDS = time(6, 0)
 """Who arrives before this hour of the next morning belongs to tonight."""
@@ -31,6 +32,16 @@ class Verdict:
 
     word: words.Word
     gets_in: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class DoorLine:
+    """One door of a stay, in words: where, whether it opens, when the lock was last heard of, until when that holds."""
+
+    label: str
+    verdict: Verdict
+    known_at: datetime | None
+    until: datetime | None
 
 
 @dataclass(slots=True)
@@ -94,11 +105,11 @@ def _house(place: Property, now: datetime) -> HouseTonight:
         .exclude(status__in=["", "cancelled", "checked_out"])
         .order_by("valid_from", "reservation_id")
     )
-    keys = _keys(place.tenant_id, [stay.reservation_id for stay in stays])
-    doors = _doors(place.tenant_id, [key.id for many in keys.values() for key in many])
+    found_keys = _keys(place.tenant_id, [stay.reservation_id for stay in stays])
+    found_verdicts = verdict.of_stays(place.tenant_id, stays, now)
     rooms = list(Room.objects.filter(tenant_id=place.tenant_id, property_id=place.property_id).order_by("label"))
     labels = {room.room_id: room.label for room in rooms}
-    arrivals = [_arrival(stay, keys[stay.reservation_id], doors, labels) for stay in stays]
+    arrivals = [_arrival(stay, found_keys[stay.reservation_id], found_verdicts[stay.reservation_id], labels) for stay in stays]
     found = HouseTonight(place.name, place.time_zone, now, arrivals)
     found.floors = _floors(place, rooms, arrivals, now)
     return found
@@ -114,59 +125,41 @@ def night(now: datetime, zone: str) -> tuple[datetime, datetime]:
     return start, end
 
 
-def judge(stay: Reservation, keys: Sequence[KeyCredential], doors: dict[str, list[CredentialDoor]]) -> Verdict:
-    """Says whether a stay's guest gets in with the keys there are: with rooms on two installations, with the worst of both."""
-    live = [key for key in keys if key.state in LIVE]
-    if not live:
-        return _without_key(stay, keys)
-    primary = [key for key in live if key.ordinal == 0] or live[:1]
-    return max((_judge_key(key, doors.get(key.id, [])) for key in primary), key=_rank)
-
-
-def _rank(verdict: Verdict) -> int:
-    return {True: 0, None: 1, False: 2}[verdict.gets_in]
-
-
-def _without_key(stay: Reservation, keys: Sequence[KeyCredential]) -> Verdict:
-    if not stay.rooms:
-        return Verdict(words.Word(_("no room yet"), words.WARN), gets_in=False)
-    if keys and keys[-1].state == State.FAILED:
-        return Verdict(words.Word(_("key failed"), words.BAD), gets_in=False)
-    return Verdict(words.Word(_("no key"), words.BAD), gets_in=False)
-
-
-def _judge_key(key: KeyCredential, doors: list[CredentialDoor]) -> Verdict:
-    waiting = words.WAITING.get(key.waiting_for) if key.state == State.REQUESTED else None
-    if waiting:
-        texts = {"desk": _("card at the desk"), "room": _("no room yet"), "id": _("papers first")}
-        return Verdict(words.Word(texts[key.waiting_for], words.WARN), gets_in=None if key.waiting_for == "desk" else False)
-    if key.state in (State.REQUESTED, State.PENDING):
-        return Verdict(words.Word(_("on its way"), words.BUSY), gets_in=None)
-    if key.state == State.SUSPENDED:
-        return Verdict(words.Word(_("suspended"), words.WARN), gets_in=False)
-    meant = [door for door in doors if not door.dropped]
-    present = [door for door in meant if door.state == "present" and not door.verb]
-    if len(present) == len(meant) and meant:
+def in_words(answer: verdict.Answer, why: verdict.Why) -> Verdict:
+    """Puts an answer and its reason into the words of a badge."""
+    if answer is verdict.Answer.OPENS:
         return Verdict(words.Word(_("gets in"), words.GOOD), gets_in=True)
-    text = _("%(present)s of %(all)s doors") % {"present": len(present), "all": len(meant)}
-    return Verdict(words.Word(text, words.BAD), gets_in=False)
+    if answer is verdict.Answer.OVER:
+        return Verdict(words.Word(_("has left"), words.OVER), gets_in=None)
+    text = words.WHY.get(why, words.WHY[verdict.Why.NOT_KNOWN])
+    if answer is verdict.Answer.COMING:
+        tone = words.WARN if why is verdict.Why.WAITS_FOR_DESK else words.BUSY
+        return Verdict(words.Word(text, tone), gets_in=None)
+    return Verdict(words.Word(text, words.WARN if answer is verdict.Answer.DOUBT else words.BAD), gets_in=False)
 
 
-def _arrival(
-    stay: Reservation, keys: list[KeyCredential], doors: dict[str, list[CredentialDoor]], labels: dict[str, str]
-) -> Arrival:
+def doors_in_words(found: verdict.StayVerdict, rooms: Mapping[str, str]) -> list[DoorLine]:
+    """Returns the doors of a stay for its page, worst first. `rooms` maps room ids to what stands on the doors."""
+    return [
+        DoorLine(
+            rooms.get(door.room_id, door.room_id) or door.label, in_words(door.answer, door.why), door.known_at, door.until
+        )
+        for door in found.doors
+    ]
+
+
+def _arrival(stay: Reservation, keys: list[KeyCredential], found: verdict.StayVerdict, labels: dict[str, str]) -> Arrival:
     live = [key for key in keys if key.state in LIVE]
     key = live[0] if live else keys[-1] if keys else None
-    meant = [door for door in doors.get(key.id, []) if not door.dropped] if key else []
     return Arrival(
         stay=stay,
         url=page_url(Reservation, stay.pk),
         rooms=[labels.get(room, room) for room in stay.rooms],
-        verdict=judge(stay, keys, doors),
+        verdict=in_words(found.answer, found.why),
         key=key,
         key_url=page_url(KeyCredential, key.id) if key else "",
-        present=sum(door.state == "present" and not door.verb for door in meant),
-        meant=len(meant),
+        present=found.opening,
+        meant=len(found.doors),
     )
 
 
@@ -197,11 +190,4 @@ def _keys(tenant_id: str, stays: list[str]) -> dict[str, list[KeyCredential]]:
     rows = KeyCredential.objects.filter(tenant_id=tenant_id, reservation_id__in=stays)
     for key in rows.order_by("incarnation", "ordinal", "requested_at"):
         found[key.reservation_id or ""].append(key)
-    return found
-
-
-def _doors(tenant_id: str, keys: list[str]) -> dict[str, list[CredentialDoor]]:
-    found: dict[str, list[CredentialDoor]] = defaultdict(list)
-    for door in CredentialDoor.objects.filter(tenant_id=tenant_id, credential_id__in=keys):
-        found[door.credential_id].append(door)
     return found

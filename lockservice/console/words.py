@@ -11,6 +11,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from sagas.verdict import Why
+
 GOOD, BUSY, WARN, BAD, CALM, OVER = "good", "busy", "warn", "bad", "calm", "over"
 
 SIGNS = {GOOD: "✓", BUSY: "…", WARN: "!", BAD: "✕", CALM: "○", OVER: "–"}
@@ -42,6 +44,33 @@ WAITING = {
     "room": Word(_("for a room"), WARN),
     "id": Word(_("for papers"), WARN),
 }
+WHY = {
+    Why.NO_ROOM: _("no room yet"),
+    Why.NO_LOCK: _("the room has no lock here"),
+    Why.NO_KEY: _("no key"),
+    Why.KEY_FAILED: _("key failed"),
+    Why.KEY_ENDED: _("the key was ended"),
+    Why.OTHER_ROOM: _("the key is for another room"),
+    Why.WAITS_FOR_DESK: _("card at the desk"),
+    Why.WAITS_FOR_ROOM: _("no room yet"),
+    Why.WAITS_FOR_ID: _("waits for an ID check"),
+    Why.WAITS: _("waits for somebody"),
+    Why.ON_ITS_WAY: _("on its way"),
+    Why.NOT_AT_DOOR: _("not at the door yet"),
+    Why.SUSPENDED: _("suspended"),
+    Why.NOT_KNOWN: _("not known"),
+    Why.ENDS_EARLY: _("shuts before she leaves"),
+    Why.STARTS_LATE: _("opens after she comes"),
+    Why.CARD_OLD: _("card must be updated"),
+    Why.CLOCK_OFF: _("the lock's clock is wrong"),
+    Why.BATTERY_FLAT: _("the lock's battery is nearly flat"),
+    Why.OUT_OF_REACH: _("the lock is not reached"),
+    Why.NOT_HEARD_OF: _("the lock was not heard of"),
+    Why.VENDOR_SILENT: _("the lock system does not answer"),
+    Why.DIFFERS: _("the door says otherwise"),
+    Why.OCCUPIED: _("another guest is in the room"),
+}
+"""Why a stay's door is not green."""
 PROPAGATION = {
     "confirmed": Word(_("confirmed at the door"), GOOD),
     "propagating": Word(_("on its way to the door"), BUSY),

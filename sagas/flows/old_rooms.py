@@ -126,6 +126,8 @@ def come_back(batch: KeyBatch, key: KeyCredential) -> None:
 def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reservation | None = None) -> set[str]:
     """Return the rooms of the key's stay that neither the key itself, by these doors, nor another of the stay opens.
 
+    A room that the key has left is none of them.
+
     `row` is the stay's projection where it is at hand. Other keys are read without locks, but for what the caller has locked.
     """
     if row is None and key.reservation_id is not None:
@@ -133,7 +135,8 @@ def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reser
     if row is None or row.status in ENDED or row.incarnation != key.incarnation:
         return set()
     own = {door.room_id for door in doors if not door.dropped and not door.old_room and door.state == DoorState.PRESENT}
-    rest = set(row.rooms) - own
+    left = {door.room_id for door in doors if door.dropped}  # a person moved the key, and the booking still names the room
+    rest = set(row.rooms) - own - left
     return rest - _opened_by_others(key, rest) if rest else rest
 
 

@@ -16,16 +16,16 @@ from django.utils.translation import gettext_lazy as _
 from credentials import arrival_signs
 from credentials.models import KeyCredential, Reservation
 from credentials.reservations import ENDED, holder_of
-from lockservice.console import cells, story, words
+from lockservice.console import arrivals, cells, story, words
 from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
 from lockservice.console.roles import Right
 from lockservice.console.session import Desk, desk_of
 from lockservice.console.site import opens_own_blocks
-from lockservice.core import tenancy
+from lockservice.core import clock, tenancy
 from lockservice.core.auth_permissions import Permission
-from sagas import acts
+from sagas import acts, verdict
 from sagas.models import Saga
 
 
@@ -122,7 +122,10 @@ class ReservationAdmin(ReadOnlyAdmin):
         holder = holder_of(row) if may_read else None
         signs = arrival_signs.of_stay(row.tenant_id, row.reservation_id, row.incarnation)
         can = not signs and row.status not in ENDED and desk.may(Permission.KEY_ENCODE)
+        found = verdict.of_stays(row.tenant_id, [row], clock.now())[row.reservation_id]
         return {
+            "verdict": arrivals.in_words(found.answer, found.why),
+            "doors": arrivals.doors_in_words(found, labels),
             "warnings": row.warnings,
             "arrived_at": signs[0].at if signs else None,
             "press_url": reverse("admin:credentials_reservation_arrived", args=[row.pk]) if can else "",
