@@ -24,12 +24,14 @@ from credentials.services import KeyBatch
 from devices import adapters, relay_jobs, selectors
 from lockservice.core import clock, crypto, tenancy
 from lockservice.core.places import Property
-from sagas import known_actions, limits
+from sagas import known_actions, limits, offered
+from sagas.alerts import NewAlert
 from sagas.consumer import handle_body
 from sagas.flows import (
     guest_came,
     issue_key,
     old_rooms,
+    repair_key,
     replace_key,
     rest_key,
     revoke_key,
@@ -174,6 +176,9 @@ def revoke(
         wants_new = reason is RevokeReason.LOST and key.holder_kind == "guest" and reissue is not False
         wants_new = wants_new and key.state == State.ACTIVE  # what rests gets no successor that opens
         wants_new = wants_new and bool(locks.open_properties(tenant_id, [key.property_id]))
+        if wants_new and kind is None and not offered.can_replace(key, batch.now):
+            wants_new = False  # a lost key is taken back all the same
+            _tell_of_no_successor(batch, key)
         if wants_new:
             return _replace(batch, place, key, saga_key, cause, kind)
         revoke_key.begin(batch, key, reason, saga_key, cause)
@@ -193,6 +198,14 @@ def replace(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, ki
         return _replace(batch, place, key, own_key("replace-by-hand", key.id, act_id), cause, kind)
 
     return act_on_key(tenant_id, credential_id, "replace", actor, act_id, (kind,), do)
+
+
+def _tell_of_no_successor(batch: KeyBatch, key: KeyCredential) -> None:
+    if key.valid_until > batch.now:
+        detail = f"a lost {key.kind} was taken back and nothing can take its place at its doors; the guest needs an escort"
+        batch.alerts.append(
+            NewAlert(f"successor:{key.id}", "KEY_ISSUE_FAILED", "critical", detail, "lock/key-issue", key.property_id, key.id)
+        )
 
 
 def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Actor, act_id: str) -> Act:
@@ -321,10 +334,10 @@ def retry(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> KeyCredential | None:
         if key.state == State.FAILED:
             return issue_anew(batch, place, key, cause)
-        batch.retarget(key)
-        if not wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, credential_id=key.id)):
+        if not key.open_work:
             raise Refused("TRANSITION_REFUSED", "nothing is open on this key")
-        _start_over(batch, key)
+        repair_key.begin(batch, key, own_key("repair-by-hand", key.id, act_id), cause)
+        old_rooms.try_again(batch, key)
         return None
 
     return act_on_key(tenant_id, credential_id, "retry", actor, act_id, (), do, whole_stay=True)
@@ -519,8 +532,12 @@ def _replace(
     batch: KeyBatch, place: House, key: KeyCredential, saga_key: str, cause: Cause, kind: CredentialKind | None
 ) -> KeyCredential | None:
     require_open(key.tenant_id, key.property_id)
+    if key.valid_until <= batch.now:
+        raise Refused("CREDENTIAL_EXPIRED", "the key's window is over")
     try:
         return replace_key.begin(batch, place, key, saga_key, cause, kind=kind)
+    except issue_key.NoDoors as error:
+        raise Refused("VALIDATION_FAILED", str(error), {"rooms": "a room has no lock any more"}) from error
     except issue_key.NoKindFits as error:
         raise Refused("VALIDATION_FAILED", str(error), {"kind": "not possible at these doors"}) from error
 

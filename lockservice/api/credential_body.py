@@ -14,12 +14,13 @@ from django.urls import reverse
 from rest_framework import serializers
 
 from credentials import notices
-from credentials.lifecycle import State, allowed_actions
+from credentials.lifecycle import State
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import next_verb
 from devices.models import LockDevice
 from lockservice.core import clock
 from lockservice.core.http_strict import shape
+from sagas import offered
 from sagas.events.instants import format_instant
 from vendors.port.types import CredentialKind, Intent, Propagation
 
@@ -91,14 +92,15 @@ IssuedBody = shape("IssuedCredential", **_COMMON, pin=_PIN)
 
 
 def render_all(tenant_id: str, keys: Sequence[KeyCredential]) -> list[dict[str, Any]]:
-    """Returns the bodies of credentials, with two queries for all of their doors. Inside the tenant's block."""
+    """Returns the bodies of credentials, with a few queries for all of them. Inside the tenant's block."""
     doors: dict[str, list[CredentialDoor]] = defaultdict(list)
     rows = CredentialDoor.objects.filter(tenant_id=tenant_id, credential_id__in=[key.id for key in keys])
     for door in rows.order_by("id"):
         doors[door.credential_id].append(door)
     labels = _labels(tenant_id, (door.device_id for found in doors.values() for door in found))
     now = clock.now()
-    return [_render(key, doors[key.id], labels, now) for key in keys]
+    actions = offered.actions_of(tenant_id, keys)
+    return [_render(key, doors[key.id], labels, now) | {"allowedActions": list(actions[key.id])} for key in keys]
 
 
 def render(key: KeyCredential) -> dict[str, Any]:
@@ -137,7 +139,6 @@ def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[st
         "doorsConfirmed": f"{sum(body['isConfirmed'] for body in bodies)} of {len(bodies)}",
         "card": _card(key, shown),
         "warnings": [{"code": item.get("code", ""), "detail": item.get("detail", "")} for item in key.warnings],
-        "allowedActions": _actions(key),
         "suspendReason": key.suspend_reason or None,
         "revokeReason": key.revoke_reason or None,
         "failureCode": key.failure_code or None,
@@ -152,18 +153,6 @@ def _render(key: KeyCredential, doors: Sequence[CredentialDoor], labels: dict[st
             "timeline": reverse("lock:credential-timeline", args=[key.id]),
         },
     }
-
-
-def _actions(key: KeyCredential) -> list[str]:
-    """A card that says what our books say needs no encoding, only a PIN has digits, and not every guest has an old room."""
-    unfit = set()
-    if key.state == State.ACTIVE and not notices.card_is_stale(key):
-        unfit.add("encode")
-    if key.kind != CredentialKind.PIN_CODE:
-        unfit.add("choose_pin")
-    if not notices.is_noted(key, notices.OLD_ROOM_KEPT):
-        unfit.add("leave_old_room")
-    return [name for name in allowed_actions(key.state) if name not in unfit]
 
 
 def _door(key: KeyCredential, door: CredentialDoor, labels: dict[str, str], now: datetime) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from credentials import notices
-from credentials.lifecycle import LIVE, State, allowed_actions
+from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential
 from devices import adapters, selectors
 from lockservice.console import roles, words
@@ -28,6 +27,7 @@ from lockservice.console.session import Desk
 from lockservice.console.story import room_labels
 from lockservice.core.auth_permissions import Permission, to_revoke, to_suspend
 from sagas import acts, pin_acts
+from sagas import offered as offered_acts
 from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
@@ -303,11 +303,11 @@ class RevealForm(KeyForm):
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An act, the rights of which one is asked for, and when it is offered."""
+    """An act, the rights of which one is asked for, and when it is shown where `sagas.offered` does not decide."""
 
     form: type[KeyForm]
     permissions: tuple[Permission, ...]
-    offered: Callable[[KeyCredential], bool]
+    shown: Callable[[KeyCredential], bool] | None = None
 
 
 def _has_pin(key: KeyCredential) -> bool:
@@ -315,39 +315,22 @@ def _has_pin(key: KeyCredential) -> bool:
     return key.kind == CredentialKind.PIN_CODE and key.state in LIVE
 
 
-def _allowed(action: str) -> Callable[[KeyCredential], bool]:
-    return lambda key: action in allowed_actions(key.state)
-
-
-def _can_encode(key: KeyCredential) -> bool:
-    waits = key.state == State.REQUESTED and key.waiting_for == "desk"
-    return waits or (key.state == State.ACTIVE and notices.card_is_stale(key))
-
-
 _SUSPEND = tuple(to_suspend(reason) for reason in SuspendReason)
 _REVOKE = tuple(to_revoke(reason) for reason in REVOKE_WORDS)
 
 BUTTONS: dict[str, Button] = {
-    "encode": Button(EncodeForm, (Permission.KEY_ENCODE,), _can_encode),
-    "confirm": Button(ConfirmForm, (Permission.KEY_ENCODE,), lambda key: _allowed("encode")(key) and key.waiting_for == "id"),
-    "retry": Button(
-        RetryForm, (Permission.KEY_ISSUE,), lambda key: _allowed("retry")(key) and (key.open_work or key.state == "failed")
+    "encode": Button(EncodeForm, (Permission.KEY_ENCODE,)),
+    "confirm": Button(
+        ConfirmForm, (Permission.KEY_ENCODE,), lambda key: key.state == State.REQUESTED and key.waiting_for == "id"
     ),
-    "leave_old_room": Button(
-        LeaveOldRoomForm,
-        (Permission.KEY_UPDATE,),
-        lambda key: _allowed("leave_old_room")(key) and notices.is_noted(key, notices.OLD_ROOM_KEPT),
-    ),
-    "update": Button(UpdateForm, (Permission.KEY_UPDATE,), _allowed("update")),
-    "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,), _allowed("unsuspend")),
-    "suspend": Button(SuspendForm, _SUSPEND, _allowed("suspend")),
-    "replace": Button(ReplaceForm, (Permission.KEY_REPLACE,), _allowed("replace")),
-    "revoke": Button(RevokeForm, _REVOKE, _allowed("revoke")),
-    "choose_pin": Button(
-        ChoosePinForm,
-        (Permission.PIN_CHOOSE,),
-        lambda key: _allowed("choose_pin")(key) and key.kind == CredentialKind.PIN_CODE and not key.replaced_by,
-    ),
+    "retry": Button(RetryForm, (Permission.KEY_ISSUE,)),
+    "leave_old_room": Button(LeaveOldRoomForm, (Permission.KEY_UPDATE,)),
+    "update": Button(UpdateForm, (Permission.KEY_UPDATE,)),
+    "unsuspend": Button(UnsuspendForm, (Permission.KEY_UNSUSPEND,)),
+    "suspend": Button(SuspendForm, _SUSPEND),
+    "replace": Button(ReplaceForm, (Permission.KEY_REPLACE,)),
+    "revoke": Button(RevokeForm, _REVOKE),
+    "choose_pin": Button(ChoosePinForm, (Permission.PIN_CHOOSE,)),
     "reveal": Button(RevealForm, (Permission.PIN_REVEAL,), _has_pin),
 }
 """Every act, in the order of the page."""
@@ -356,10 +339,12 @@ BUTTONS: dict[str, Button] = {
 def offered(desk: Desk, key: KeyCredential, bound: KeyForm | None = None) -> list[KeyForm]:
     """Returns the forms a person is offered on a credential; `bound` takes the place of its own kind."""
     found: list[KeyForm] = []
+    works = offered_acts.actions_of(key.tenant_id, [key])[key.id]
     for name, button in BUTTONS.items():
+        is_shown = button.shown(key) if button.shown is not None else name in works
         if bound is not None and bound.name == name:
             found.append(bound)
-        elif desk.may_any(button.permissions) and button.offered(key):
+        elif desk.may_any(button.permissions) and is_shown:
             found.append(button.form(desk, key))
     return found
 

@@ -75,17 +75,8 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
 
     Inside the tenant's block. Raises NoKindFits, NoDoors.
     """
-    facts = doors_for(batch.tenant_id, place, request.installation, request.rooms, request.areas, areas_only=request.areas_only)
+    facts, ordered, kind = choose(batch.tenant_id, place, request)
     manifest = adapters.manifest(request.installation.vendor)
-    ordered = place.policy.order_kinds(request.preferred_kinds, request.channel_hint)
-    if request.only_preferred:
-        ordered = tuple(kind for kind in ordered if kind in request.preferred_kinds)
-    ordered = tuple(kind for kind in ordered if kind in manifest.kinds)
-    kind = choose_kind(ordered, [d.capabilities for d in facts], manifest.desk_kinds, at_kiosk=request.channel_hint == "kiosk")
-    if not request.rooms and not request.areas_only and kind is None and ordered:
-        kind = ordered[0]
-    if kind is None:
-        raise NoKindFits(f"no kind fits {len(facts)} doors of {request.installation.id}")
     window = request.window if request.grace_included else place.policy.widen(request.window)
     waiting = _waiting_for(place, request, facts, kind, kind in manifest.desk_kinds)
     key = KeyCredential(
@@ -124,6 +115,46 @@ def begin(batch: KeyBatch, place: House, request: KeyRequest, cause: Cause) -> K
     if not waiting:
         launch(batch, place, key, cause, priority=request.priority, args=request.args)
     return key
+
+
+def choose(
+    tenant_id: str, place: House, request: KeyRequest
+) -> tuple[list[DeviceFacts], tuple[CredentialKind, ...], CredentialKind]:
+    """Returns the doors of a key that is asked for, the kinds that may be given, best first, and the one that is.
+
+    Inside the tenant's block. Raises NoKindFits, NoDoors.
+    """
+    facts = doors_for(tenant_id, place, request.installation, request.rooms, request.areas, areas_only=request.areas_only)
+    manifest = adapters.manifest(request.installation.vendor)
+    ordered = place.policy.order_kinds(request.preferred_kinds, request.channel_hint)
+    if request.only_preferred:
+        ordered = tuple(kind for kind in ordered if kind in request.preferred_kinds)
+    ordered = tuple(kind for kind in ordered if kind in manifest.kinds)
+    kind = choose_kind(ordered, [d.capabilities for d in facts], manifest.desk_kinds, at_kiosk=request.channel_hint == "kiosk")
+    if not request.rooms and not request.areas_only and kind is None and ordered:
+        kind = ordered[0]
+    if kind is None:
+        raise NoKindFits(f"no kind fits {len(facts)} doors of {request.installation.id}")
+    return facts, ordered, kind
+
+
+def can_give(place: House, key: KeyCredential) -> bool:
+    """Says whether the doors of a key are all known, and carry some kind that may be given. Inside the tenant's block."""
+    request = KeyRequest(
+        installation=selectors.installation(key.tenant_id, key.installation_id),
+        rooms=tuple(key.rooms),
+        window=Window(key.valid_from, key.valid_until),
+        issue_key="",
+        holder_id=key.holder_id,
+        preferred_kinds=(CredentialKind(key.kind),),
+        areas=tuple(key.areas),
+        areas_only=not key.rooms and key.waiting_for != ROOM,
+    )
+    try:
+        choose(key.tenant_id, place, request)
+    except (NoDoors, NoKindFits):
+        return False
+    return True
 
 
 def launch(

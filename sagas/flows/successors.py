@@ -13,7 +13,7 @@ from credentials import locks, notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential, Reservation
-from credentials.reservations import CANCELLED, ENDED, FRAUD, UnusableBooking
+from credentials.reservations import CANCELLED, ENDED, FRAUD
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from sagas.alerts import NewAlert
@@ -40,12 +40,7 @@ def issue_anew(batch: KeyBatch, place: House, key: KeyCredential, row: Reservati
 
     The projection, if there is one, and all keys of the stay are locked; these are in the batch. Raises NoneNow.
     """
-    _require_standing(batch, key, row)
-    request = replace_key.request(key, CredentialKind(key.kind), cause, Intent.NEW)
-    areas_only = not key.rooms and bool(batch.doors_at(key))
-    request = replace(request, areas_only=areas_only) if row is None else _as_it_stands(batch, row, key, request)
-    if request.window.valid_until <= batch.now:
-        raise NoneNow("CREDENTIAL_EXPIRED", "the window is over")
+    request = _request_anew(batch, key, row, cause)
     try:
         made = issue_key.begin(batch, place, request, cause)
     except (issue_key.NoKindFits, issue_key.NoDoors) as error:
@@ -54,6 +49,24 @@ def issue_anew(batch: KeyBatch, place: House, key: KeyCredential, row: Reservati
     batch.touch(key)
     follow_booking.keep_resting(batch, row, made, key, cause)
     return made
+
+
+def kind_anew(batch: KeyBatch, place: House, key: KeyCredential, row: Reservation | None) -> CredentialKind | None:
+    """Returns the kind that `issue_anew` would give a failed key; None where it would refuse. Nothing need be locked."""
+    try:
+        return issue_key.choose(batch.tenant_id, place, _request_anew(batch, key, row, Cause()))[2]
+    except (NoneNow, issue_key.NoKindFits, issue_key.NoDoors):
+        return None
+
+
+def _request_anew(batch: KeyBatch, key: KeyCredential, row: Reservation | None, cause: Cause) -> issue_key.KeyRequest:
+    _require_standing(batch, key, row)
+    request = replace_key.request(key, CredentialKind(key.kind), cause, Intent.NEW)
+    areas_only = not key.rooms and bool(batch.doors_at(key))
+    request = replace(request, areas_only=areas_only) if row is None else _as_it_stands(batch, row, key, request)
+    if request.window.valid_until <= batch.now:
+        raise NoneNow("CREDENTIAL_EXPIRED", "the window is over")
+    return request
 
 
 def _require_standing(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> None:
@@ -77,10 +90,7 @@ def how_it_ended(row: Reservation) -> str:
 
 
 def _as_it_stands(batch: KeyBatch, row: Reservation, key: KeyCredential, request: issue_key.KeyRequest) -> issue_key.KeyRequest:
-    try:
-        shape = follow_booking.shape_of(batch, row, key)
-    except UnusableBooking as error:
-        raise NoneNow("TRANSITION_REFUSED", error.detail) from error
+    shape = follow_booking.shape_of(batch, row, key)
     if shape is None:
         raise NoneNow("TRANSITION_REFUSED", "the stay has no room at the key's lock system any more")
     return replace(

@@ -34,7 +34,7 @@ def test_an_issued_key_is_accepted_first_and_opens_once_worked(hotel: Hotel, des
         "3 of 3",
     )
     assert {door["label"] for door in key["doors"]} == {"101", "102", "lobby"}
-    assert key["allowedActions"] == ["update", "suspend", "revoke", "replace", "retry", "choose_pin"]
+    assert key["allowedActions"] == ["update", "suspend", "revoke", "replace", "choose_pin"]
     assert len(locks.keys_at(hotel.doors["101"])) == 1
 
 
@@ -123,7 +123,7 @@ def test_revoked_is_persisted_at_once_and_followed_at_the_door(hotel: Hotel, des
     work(hotel)
     assert len(locks.keys_at(hotel.doors["101"])) == 0
     after = desk.get(f"/lock/v1/credentials/{key['id']}").json()
-    assert (after["doorsConfirmed"], after["allowedActions"]) == ("2 of 2", ["retry"])
+    assert (after["doorsConfirmed"], after["allowedActions"]) == ("2 of 2", [])
 
 
 def test_a_second_revoke_is_a_success_without_effect(hotel: Hotel, desk: Caller, locks: MockLocks) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -36,7 +37,7 @@ from lockservice.embedded.local import REPOSITORY_ROOT
 from sagas.events import envelope
 from sagas.events.registry import spec
 from sagas.flows import read_log
-from sagas.models import Alert, DeadLetter
+from sagas.models import Alert, DeadLetter, Saga
 from sagas.outbox import new_event_id
 from tests.support.hotel import full_subject
 from tests.support.stage.callers import Caller, api_caller, console_user
@@ -160,6 +161,13 @@ class House:
     def console(self, role: str = "front_desk", **person: Any) -> Client:
         """Return a browser with a signed-in person; addresses begin with /console/. `person` as `console_user` takes it."""
         return console_user(self.tenant_id, role, **person)
+
+    def page_of_stay(self, stay: Stay, role: str = "front_desk") -> str:
+        """Return the console's page of a stay, as a person of this role sees it."""
+        browser = self.console(role)
+        listed = browser.get("/console/credentials/reservation/", {"q": stay.id}).content.decode()
+        (address,) = re.findall(r'href="(/console/credentials/reservation/[0-9]+/change/)"', listed)
+        return browser.get(address).content.decode()
 
     def command(self, name: str, *arguments: str, **options: Any) -> str:
         """Run a management command in this process; returns what it printed."""
@@ -320,6 +328,11 @@ class House:
         """Forget what was answered under Idempotency-Keys, as happens after two days of real time."""
         with tenant(self.tenant_id):
             IdempotencyRecord.objects.filter(tenant_id=self.tenant_id).delete()
+
+    def forget_work(self) -> None:
+        """Let all work at this house's doors be gone, as after a faulty repair by hand."""
+        with tenant(self.tenant_id):
+            Saga.objects.filter(tenant_id=self.tenant_id).update(status="done", due_at=None)
 
     def local(self, *moment: int) -> datetime:
         """Return an instant by the clocks on the house's walls."""
