@@ -30,6 +30,13 @@ LIVE = frozenset({State.REQUESTED, State.PENDING, State.ACTIVE, State.SUSPENDED}
 
 TERMINAL = frozenset({State.REVOKED, State.FAILED})
 
+WINDOW_ENDED = "window_ended"
+COMES_BACK = frozenset(
+    {WINDOW_ENDED, "room_moved", "also_killed", "device_decommissioned", "doors_changed", "property.deactivated"}
+)
+"""What may have ended a key (`end_trigger`) and does not hold its stay shut: the booking may give another one. A person's own
+revoke has no trigger, and holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Move:

@@ -28,6 +28,7 @@ _KEY_COLUMNS = {
     "warnings": "jsonb", "desired_version": "int", "pin_version": "int", "event_sequence": "int", "resuming": "bool",
     "open_work": "bool", "acting_saga": "text", "issued_at": "timestamptz", "ended_at": "timestamptz", "replaced_by": "text",
     "valid_from": "timestamptz", "valid_until": "timestamptz", "ends_at": "timestamptz", "intent": "text",
+    "end_trigger": "text", "ended_by": "text",
 }  # fmt: skip
 _DOOR_COLUMNS = {
     "dropped": "bool", "old_room": "text", "state": "text", "carried_from": "timestamptz", "carried_until": "timestamptz",

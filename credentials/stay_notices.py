@@ -98,6 +98,11 @@ def clear(row: Reservation, codes: Iterable[str]) -> bool:
     return changed
 
 
+def lacks_something(row: Reservation) -> bool:
+    """Says whether a stay could not be given something that a lock or another policy would let it have."""
+    return any(item["code"] in (ROOM_WITHOUT_LOCK, NO_KIND_FITS) for item in row.warnings)
+
+
 def save(row: Reservation) -> None:
     """Writes a locked stay's warnings."""
     rows = Reservation.objects.filter(tenant_id=row.tenant_id, reservation_id=row.reservation_id)

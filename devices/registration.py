@@ -33,6 +33,8 @@ from vendors.port.types import Area, LockCapabilities, LockDevice
 
 DOORS_CHANGED: Final = "doors_changed"
 """The saga's flow that brings live keys to the doors their rooms have now; sagas.flows.doors_changed."""
+STAYS_AGAIN: Final = "follow_stays"
+"""The saga's flow that follows stays once more that could not be given something; sagas.flows.follow_stays."""
 COLUMNS: Final = ("external_id", "label", "rooms", "areas", "shared")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _TRUTH = {"": False, "no": False, "yes": True}
@@ -143,7 +145,7 @@ def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
                 written += 1
                 if _where(before) != _where(line.placing):
                     moved.note(row.id, before, line.placing)
-        _let_keys_follow(tenant_id, installation_id, moved, now)
+        _let_keys_follow(tenant_id, facts.property_id, installation_id, moved, now)
     selectors.forget()
     return written
 
@@ -168,9 +170,9 @@ def _where(placing: Placing) -> tuple[frozenset[str], frozenset[str], bool]:
     return frozenset(placing.rooms), frozenset(placing.areas), placing.shared
 
 
-def _let_keys_follow(tenant_id: str, installation_id: str, moved: _Moved, now: datetime) -> None:
-    """Starts the saga that brings live keys to their rooms' doors. In the transaction that moved the locks: a lock on another
-    room with the last guest's key in it would let a stranger in."""
+def _let_keys_follow(tenant_id: str, property_id: str, installation_id: str, moved: _Moved, now: datetime) -> None:
+    """Starts the sagas that bring live keys to their rooms' doors, and give keys to stays that had no lock. In the transaction
+    that moved the locks: a lock on another room with the last guest's key in it would let a stranger in."""
     if not moved.device_ids:
         return
     act = outbox.new_event_id()
@@ -185,7 +187,14 @@ def _let_keys_follow(tenant_id: str, installation_id: str, moved: _Moved, now: d
             "shared": moved.shared,
         },
     )  # fmt: skip
-    intake.start(tenant_id, [(start, Cause(correlation_id=installation_id))], now)
+    again = Start(
+        flow=STAYS_AGAIN,
+        key=intake.own_key("stays-again", property_id, act),
+        lane=intake.internal_lane(tenant_id),
+        priority=intake.PRIORITY_ISSUE,
+        args={"property": property_id},
+    )
+    intake.start(tenant_id, [(item, Cause(correlation_id=installation_id)) for item in (start, again)], now)
 
 
 def by_label(label: str, rooms: Mapping[str, str]) -> Placing | None:

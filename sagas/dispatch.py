@@ -13,6 +13,7 @@ from django.db import connection
 from credentials import house as houses
 from credentials import locks, reservations
 from credentials.arrival_signs import Sign, SignKind
+from credentials.lifecycle import TERMINAL
 from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
@@ -34,7 +35,7 @@ from sagas.events.inbound import (
     parse,
 )
 from sagas.events.subjects import Subject
-from sagas.flows import bulk_revoke, follow_booking, guest_came, odd_booking, rest_key
+from sagas.flows import bulk_revoke, follow_booking, follow_stays, guest_came, odd_booking, rest_key
 from sagas.inbox import take
 from sagas.intake import PRIORITY_SECURITY, Start, internal_lane, own_key, sha256_key, start
 from sagas.models import InboxMessage
@@ -123,6 +124,8 @@ def _apply(event: InboundEvent, cause: Cause, now: datetime) -> str:
     if isinstance(event, ConfigUpdated):
         houses.forget()
         selectors.forget()
+        walk = follow_stays.start_of(event.tenant_id, event.property_id, event.event_id)
+        start(event.tenant_id, [(walk, cause)], now)
         return APPLIED
     return IGNORED
 
@@ -171,7 +174,10 @@ def _payment(event: PaymentCaptured, cause: Cause, now: datetime) -> str:
     row.save(update_fields=["payment_status"])
     batch = KeyBatch.load_stays(event.tenant_id, [event.reservation_id], now)
     for key in batch.keys.values():
-        if key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.valid_until > now:
+        if key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.state in TERMINAL:
+            key.suspend_reason = ""  # a key in its place is not suspended for it
+            batch.touch(key)
+        elif key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.valid_until > now:
             rest_key.unsuspend(batch, key, own_key("paid", event.event_id, key.id), cause)
     batch.flush()
     return APPLIED

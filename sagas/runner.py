@@ -37,6 +37,7 @@ from sagas.flows import (
     decommission,
     doors_changed,
     follow_booking,
+    follow_stays,
     guest_came,
     old_rooms,
     rest_key,
@@ -71,6 +72,8 @@ class Walk:
     page_size: int
     rounds: int = 1
     pause_s: float = 0.0
+    of_stays: bool = False
+    """Whether a page holds reservations, all of whose keys are meant, rather than credentials."""
 
 
 _WALKS = {
@@ -80,6 +83,14 @@ _WALKS = {
     ),
     doors_changed.FLOW: Walk(
         doors_changed.next_page, doors_changed.run_page, decommission.PAGE, decommission.ROUNDS, decommission.PAUSE_S
+    ),
+    follow_stays.FLOW: Walk(
+        follow_stays.next_page,
+        follow_stays.run_page,
+        follow_stays.PAGE,
+        follow_stays.ROUNDS,
+        follow_stays.PAUSE_S,
+        of_stays=True,
     ),
     clock_again.FLOW: Walk(
         clock_again.next_page, clock_again.run_page, clock_again.PAGE, clock_again.ROUNDS, clock_again.PAUSE_S
@@ -434,7 +445,9 @@ def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: dat
     if walk is None:
         raise LookupError(f"no flow {work.flow}")
     page = walk.next_page(tenant_id, work.args)
-    batch = KeyBatch.load(tenant_id, page, hotel_now)
+    load = KeyBatch.load_stays if walk.of_stays else KeyBatch.load
+    batch = load(tenant_id, page, hotel_now)
+    work.args = {**work.args, "page": page} if walk.of_stays else work.args
     walk.run_page(batch, work)
     batch.flush()
     work.step += 1

@@ -10,6 +10,7 @@ UPDATE credentials_keycredential AS k
        end_trigger = CASE
            WHEN t.actor NOT IN ('', 'saga') THEN ''
            WHEN k.revoke_reason = 'checkout' THEN 'window_ended'
+           WHEN k.revoke_reason = 'replaced' AND k.replaced_by IS NULL THEN 'room_moved'
            WHEN k.revoke_reason = 'replaced' THEN 'replaced'
            WHEN k.revoke_reason = 'cancellation' THEN 'cancelled'
            ELSE 'unknown'

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from credentials import arrival_signs, artifacts
+from credentials import arrival_signs, artifacts, held_shut
 from credentials.lifecycle import State
 from credentials.models import Artifact, KeyCredential, Reservation
 from lockservice.api.credential_body import CredentialBody, WarningBody, moment, render_all
@@ -192,7 +192,7 @@ def _stay_body(caller: Principal, reservation_id: str, stay: Reservation | None,
         "paymentStatus": (stay.payment_status or None) if stay else None,
         "verdict": _verdict(stay) if stay else None,
         "arrivedAt": _arrived_at(stay),
-        "warnings": list(stay.warnings) if stay else [],
+        "warnings": held_shut.warnings_of(stay, keys, clock.now()) if stay else [],
         "keys": [{"credential": body, "artifact": references.get(body["id"])} for body in bodies],
     }
 

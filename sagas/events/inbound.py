@@ -131,7 +131,7 @@ class PropertyDeactivated(Origin):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigUpdated(Origin):
-    """Settings changed; no key moves. Without a property it concerns the whole tenant."""
+    """Settings changed: what is remembered of them is stale. Without a property it concerns the whole tenant."""
 
     property_id: str | None
     keys: tuple[str, ...]

@@ -11,15 +11,15 @@ from datetime import datetime, timedelta
 
 from credentials import arrival_signs, stay_notices
 from credentials.house import House, house
-from credentials.lifecycle import LIVE, State
+from credentials.lifecycle import COMES_BACK, LIVE, WINDOW_ENDED, State
 from credentials.models import KeyCredential, Reservation
-from credentials.reservations import CANCELLED, CONFIRMED, ENDED, FRAUD, NO_SHOW, UnusableBooking
+from credentials.reservations import CANCELLED, CONFIRMED, ENDED, FRAUD, NO_SHOW
 from credentials.services import KeyBatch
 from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas import limits
 from sagas.alerts import NewAlert
-from sagas.flows import fall_back, guest_came, issue_key, old_rooms, rest_key, revoke_key, room_move, update_key
+from sagas.flows import fall_back, guest_came, issue_key, old_rooms, rest_key, revoke_key, room_move, shortfalls, update_key
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -47,25 +47,29 @@ class Shape:
     areas_only: bool = False
 
 
-def follow(batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause, *, is_open: bool = True) -> None:
+def follow(
+    batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause, *, is_open: bool = True, again: str = ""
+) -> None:
     """Starts whatever the newest version asks for. The projection and all keys of the reservation are locked.
 
-    `is_open` says whether the property is in operation (`locks.open_properties`): one that is not gives no new key.
-    Raises UnusableBooking for a room without a lock, or when no kind of key fits its doors.
+    `is_open` says whether the property is in operation (`locks.open_properties`): one that is not gives no new key. `again`
+    names the occasion on which a version that was followed before is followed once more. What cannot be given is told, and
+    costs only itself.
     """
     place = house(batch.tenant_id, row.property_id)
-    if row.status != NO_SHOW and stay_notices.clear(row, [stay_notices.NO_SHOW_CONTRADICTED]):
-        stay_notices.save(row)
+    warned = list(row.warnings)
+    if row.status != NO_SHOW:
+        stay_notices.clear(row, [stay_notices.NO_SHOW_CONTRADICTED])
     if row.status in ENDED:
+        row.warnings = []
+        if warned:
+            stay_notices.save(row)
         _end(batch, row, event_id, cause)
         return
-    try:
-        _match_rooms(batch, place, row, event_id, cause, is_open=is_open)
-    except issue_key.NoDoors as error:
-        raise UnusableBooking("UNKNOWN_ROOM", f"rooms: {error}") from error
-    except issue_key.NoKindFits as error:
-        raise UnusableBooking("NO_KIND_FITS", str(error)) from error
+    _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again)
     _rest_or_resume(batch, place, row, before, event_id, cause)
+    if row.warnings != warned:
+        stay_notices.save(row)
 
 
 def run_no_show(batch: KeyBatch, row: Reservation | None, saga_id: str, cause: Cause) -> None:
@@ -98,9 +102,9 @@ def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, sag
 
 def shape_of(batch: KeyBatch, row: Reservation, key: KeyCredential) -> Shape | None:
     """Returns what a key that takes a failed one's place is to be: what the newest version says, or less where less was asked
-    for and no version came since. None when the stay has nothing at its lock system any more. The stay's keys are in the batch.
+    for and no version came since. None when the stay has nothing at its lock system any more.
 
-    Raises UnusableBooking for a room without a lock.
+    The stay's keys are in the batch.
     """
     place = house(batch.tenant_id, row.property_id)
     home = _home_for(batch, key, homes_of(batch.tenant_id, place, row))
@@ -155,8 +159,12 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
         revoke_key.begin(batch, key, reason, sha256_key(event_id, key.id, "revoke"), cause, trigger=row.status)
 
 
-def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool) -> None:
+def _match_rooms(
+    batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool, again: str
+) -> None:
     homes = homes_of(batch.tenant_id, place, row)
+    missing, has_locks = rooms_without_lock(batch.tenant_id, place, row)
+    shortfalls.tell_rooms(batch, place, row, missing, has_locks=has_locks)
     window = Window(row.valid_from, row.valid_until)
     batch.alerts += limits.beyond_policy(place.policy, row.reservation_id, row.property_id, window, len(row.rooms))
     live = _live(batch, row)
@@ -171,14 +179,19 @@ def _match_rooms(batch: KeyBatch, place: House, row: Reservation, event_id: str,
             continue
         old_rooms.come_back(batch, key)
         saga_key = sha256_key(row.reservation_id, "update", str(row.version))
-        if key.ordinal:
-            saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id)
+        if key.ordinal or again:
+            saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id, *filter(None, [again]))
         _update(batch, place, key, saga_key, cause, window, home, row)
+    unfit: list[str] = []
     for home in homes.values() if is_open else ():
-        _issue_if_missing(batch, place, row, home, window, cause)
+        try:
+            _issue_if_missing(batch, place, row, home, window, cause)
+        except (issue_key.NoKindFits, issue_key.NoDoors):
+            unfit += home.rooms
         for key in left:
             if key.ordinal and home.rooms:
                 _issue_further(batch, place, row, home, key, cause)
+    shortfalls.tell_kinds(batch, row, unfit)
     known = {key.id for key in live}
     for key in [key for key in _live(batch, row) if key.id not in known] if resting else ():
         reason = resting.get(key.ordinal) or resting.get(0)
@@ -256,9 +269,7 @@ def _update(
         )
     except update_key.WindowOver:
         # the stay was shortened into the past: the key is over
-        revoke_key.begin(
-            batch, key, RevokeReason.CHECKOUT, own_key("shortened", saga_key, key.id), cause, trigger="window_ended"
-        )
+        revoke_key.begin(batch, key, RevokeReason.CHECKOUT, own_key("shortened", saga_key, key.id), cause, trigger=WINDOW_ENDED)
 
 
 def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Home, window: Window, cause: Cause) -> None:
@@ -271,18 +282,20 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
     opens = [key for key in ours if key.installation_id == installation.id or set(home.rooms) <= set(key.rooms)]
     if any(key.state in LIVE for key in opens):
         return
-    moved_away = [key for key in ours if key.state in LIVE or key.revoke_reason == RevokeReason.REPLACED]
-    failed = [key for key in ours if key not in moved_away and _failed_for_another(key, home, place.policy.widen(window))]
-    if len(moved_away) + len(failed) < len(ours):
+    open_again = [key for key in ours if key.state in LIVE or key.end_trigger in COMES_BACK]
+    failed = [key for key in ours if key not in open_again and _failed_for_another(key, home, place.policy.widen(window))]
+    if len(open_again) + len(failed) < len(ours):
         return  # a person ended this key, or what is asked for has failed already: a booking event does not bring it back
     if place.policy.widen(window).valid_until <= batch.now:
         return
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
     if ours:
-        key = own_key("moved-back", row.reservation_id, str(row.incarnation), installation.id, str(row.version))
+        key = own_key("moved-back", row.reservation_id, str(row.incarnation), installation.id, str(row.version), ours[-1].id)
     request = _request(row, home, window, key)
+    over = [key for key in ours if key.end_trigger == WINDOW_ENDED and key.state not in LIVE]
+    before = [*over, *failed]
     try:
-        made = issue_key.begin(batch, place, replace(request, replaces=failed[-1].id) if failed else request, cause)
+        made = issue_key.begin(batch, place, replace(request, replaces=before[-1].id) if before else request, cause)
     except issue_key.NoKindFits as error:
         if not home.areas_only:
             raise
@@ -291,22 +304,42 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
             NewAlert(f"areas:{installation.id}", "KEY_ISSUE_FAILED", "warning", detail, "lock/key-issue", place.property_id)
         )
         return
-    for old in failed:
-        old.replaced_by = made.id
-        batch.touch(old)
-        keep_resting(batch, row, made, old, cause)
+    for old in before:
+        _succeed(batch, row, made, old, cause)
+    for further in _ended_with(batch, over):
+        successor = _issue_further(batch, place, row, home, further, cause)
+        if successor is not None:
+            _succeed(batch, row, successor, further, cause)
 
 
-def _issue_further(batch: KeyBatch, place: House, row: Reservation, home: Home, key: KeyCredential, cause: Cause) -> None:
-    """Give a companion, whose key opens the rooms that the stay has left, one for the rooms it moved to."""
+def _succeed(batch: KeyBatch, row: Reservation, made: KeyCredential, old: KeyCredential, cause: Cause) -> None:
+    old.replaced_by = made.id
+    batch.touch(old)
+    keep_resting(batch, row, made, old, cause)
+
+
+def _ended_with(batch: KeyBatch, first: list[KeyCredential]) -> list[KeyCredential]:
+    """Returns the companions' keys that ended when their stay's first keys did, by time: the booking brings them back together.
+    One that a person made for a shorter time stays over."""
+    stay = [key for old in first[-1:] for key in batch.of_stay(str(old.reservation_id)) if key.incarnation == old.incarnation]
+    over = [key for key in stay if key.ordinal and key.state not in LIVE and key.end_trigger == WINDOW_ENDED]
+    over = [key for key in over if not key.replaced_by and key.installation_id == first[-1].installation_id]
+    return [key for key in over if key.valid_until >= first[-1].valid_until]
+
+
+def _issue_further(
+    batch: KeyBatch, place: House, row: Reservation, home: Home, key: KeyCredential, cause: Cause
+) -> KeyCredential | None:
+    """Give a companion, whose key opens the rooms that the stay has left or is over, one for the rooms of the stay. None where
+    she has one, or none can be given."""
     here = [k for k in batch.of_stay(row.reservation_id) if k.installation_id == home.installation.id]
     same = next((k for k in here if k.state in LIVE and k.ordinal == key.ordinal), None)
     if same is not None and same.replaces == key.id:
-        return
+        return None
     ordinal = key.ordinal if same is None else max(k.ordinal for k in here) + 1
     window = Window(row.valid_from, row.valid_until)
     if place.policy.widen(window).valid_until <= batch.now:
-        return
+        return None
     request = replace(
         _request(row, home, window, own_key("moved-further", key.id, str(row.version), home.installation.id)),
         holder_id=key.holder_id,
@@ -319,11 +352,12 @@ def _issue_further(batch: KeyBatch, place: House, row: Reservation, home: Home, 
         id_verified=True,
     )
     try:
-        issue_key.begin(batch, place, request, cause)
+        return issue_key.begin(batch, place, request, cause)
     except (issue_key.NoKindFits, issue_key.NoDoors) as error:
         detail = f"a further key of the stay has no counterpart in the new room: {error}"
         moved = f"moved:{key.id}:{row.version}"
         batch.alerts.append(NewAlert(moved, "KEY_ISSUE_FAILED", "warning", detail, "lock/key-issue", place.property_id, key.id))
+        return None
 
 
 def _failed_for_another(key: KeyCredential, home: Home, window: Window) -> bool:
@@ -363,12 +397,12 @@ def _request(row: Reservation, home: Home, window: Window, key: str) -> issue_ke
 def homes_of(tenant_id: str, place: House, row: Reservation) -> dict[str, Home]:
     """Sorts a stay's rooms and shared areas by lock system; one without rooms belongs to the property's first.
 
-    A room that several reach is opened by each of them, but for the fall-back installation, which waits for an outage.
-    Raises UnusableBooking for a room without a lock.
+    A room that several reach is opened by each of them, but for the fall-back installation, which waits for an outage. One
+    that none reaches is left out.
     """
     installations = {facts.id: facts for facts in selectors.property_installations(tenant_id, place.property_id)}
     if not installations:
-        raise UnusableBooking("UNKNOWN_PROPERTY", "propertyId: no lock system is installed there")
+        return {}
     if not row.rooms:
         first = next(iter(installations.values()))
         return {first.id: Home(first, ())}
@@ -377,8 +411,6 @@ def homes_of(tenant_id: str, place: House, row: Reservation) -> dict[str, Home]:
     rooms: dict[str, list[str]] = {}
     for room in row.rooms:
         reached_by = {device.installation_id for device in devices if room in device.rooms and not device.shared}
-        if not reached_by:
-            raise UnusableBooking("UNKNOWN_ROOM", "rooms: a room has no lock")
         for home in sorted(reached_by - {spare} or reached_by):
             rooms.setdefault(home, []).append(room)
     wanted = {area.value for area in place.policy.default_areas} | set(row.areas or ())
@@ -386,6 +418,14 @@ def homes_of(tenant_id: str, place: House, row: Reservation) -> dict[str, Home]:
     found = {home: Home(installations[home], tuple(names)) for home, names in rooms.items() if home in installations}
     others = sorted(shared - set(found) - {spare})
     return found | {home: Home(installations[home], (), areas_only=True) for home in others if home in installations}
+
+
+def rooms_without_lock(tenant_id: str, place: House, row: Reservation) -> tuple[tuple[str, ...], bool]:
+    """Returns which of a stay's rooms no lock system opens, and whether the property has any lock system."""
+    installations = {facts.id for facts in selectors.property_installations(tenant_id, place.property_id)}
+    devices = selectors.property_devices(tenant_id, place.property_id)
+    known = {room for d in devices if d.installation_id in installations and not d.shared for room in d.rooms}
+    return tuple(room for room in row.rooms if room not in known), bool(installations)
 
 
 def _rehome(key: KeyCredential, installation: InstallationFacts) -> None:

@@ -37,13 +37,17 @@ def begin(
 ) -> bool:
     """Ends a locked key and starts the work at its doors; False when it was over already (nothing happens then).
 
-    Inside the tenant's block. `saga_key` is the intention's idempotency key.
+    Inside the tenant's block. `saga_key` is the intention's idempotency key. `trigger` says what ended it; without one a person
+    did, and no booking brings it back.
     """
     if key.state in TERMINAL:
         return False
     doors = batch.doors_at(key)
-    key.resuming = False
+    if key.resuming:  # it was to open again: what takes its place does
+        key.resuming, key.suspend_reason = False, ""
     key.revoke_reason, key.ended_at, key.waiting_for = reason.value, batch.now, ""
+    key.end_trigger = trigger[:32]
+    key.ended_by = cause.actor if not trigger and cause.actor != Cause().actor else ""
     if key.state in (State.REQUESTED, State.PENDING):
         key.failure_code = "ABANDONED"
         word = f"abandoned_{reason.value}"

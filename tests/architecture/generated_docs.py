@@ -55,7 +55,7 @@ EMITTED = frozenset(
 
 EFFECTS: dict[str, str] = {
     Subject.BOOKING_CONFIRMED: "issues a key for each installation the rooms are on; confirmed again after a cancellation: a new key",
-    Subject.BOOKING_DATES_CHANGED: "changes window and rooms of the live keys; a room on another installation gets a key there",
+    Subject.BOOKING_DATES_CHANGED: "changes window and rooms of the live keys, brings back what ended by time; a room on another installation gets a key there",
     Subject.BOOKING_CANCELLED: "revokes (`cancellation`); a key still on its way is abandoned and its doors are proven empty",
     Subject.BOOKING_CHECKED_OUT: "revokes (`checkout`)",
     Subject.BOOKING_EARLY_CHECKOUT: "revokes (`checkout`)",
@@ -66,7 +66,7 @@ EFFECTS: dict[str, str] = {
     Subject.USER_DEACTIVATED: "revokes every key the user holds (`security`); ends her console access, sessions and tokens",
     Subject.USER_DISABLED: "ends the user's console access, sessions and tokens; moves no key",
     Subject.PROPERTY_DEACTIVATED: "revokes every key of the property (`security`)",
-    Subject.CONFIG_UPDATED: "drops cached policies and installations; moves no key",
+    Subject.CONFIG_UPDATED: "drops cached policies and installations; a stay given as days follows its property's hours and zone",
 }
 """What a consumed event does to keys. Every other consumed event is written to the inbox and ignored in this release."""
 

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from credentials.models import KeyCredential, Reservation
-from devices.models import LockDevice
 from lockservice.core.places import Property, Tenant
-from lockservice.core.tenancy import UNATTRIBUTED, queues, tenant
+from lockservice.core.tenancy import queues, tenant
 from sagas import acts
 from sagas.bus.port import BusMessage
 from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.consumer import Consumer
-from sagas.events import strict_json
 from sagas.events.registry import spec
 from sagas.models import DeadLetter, InboxMessage, OutboxEvent, Saga
 from tests.chaos.conftest import mock_hotel
@@ -102,8 +100,8 @@ BAD: dict[str, tuple[Callable[[Hotel], bytes], str]] = {
     "too many bytes": (_too_big, "PAYLOAD_TOO_LARGE"),
     "bytes that are no UTF-8": (_with_bad_bytes, "INVALID_UTF8"),
     "no JSON": (lambda hotel: f"not json {uuid.uuid4()}".encode(), "INVALID_JSON"),
-    "a room without a lock": (
-        lambda hotel: _changed(hotel, lambda event: event["data"].update(rooms=[new_id("rmu")])), "UNKNOWN_ROOM"
+    "a property of nobody": (
+        lambda hotel: _changed(hotel, lambda event: event["data"].update(propertyId=new_id("ppt"))), "UNKNOWN_PROPERTY"
     ),
 }  # fmt: skip
 
@@ -155,43 +153,19 @@ def test_the_reason_never_repeats_what_was_sent(hotel: Hotel, bus: RedisStreamsB
 
 
 def test_a_letter_is_handled_once_its_cause_is_gone(hotel: Hotel, bus: RedisStreamsBus) -> None:
-    room, stay = new_id("rmu"), new_id("rsv")
-    data = hotel.booking(stay, 1, ["101"]) | {"rooms": [room]}
+    property_id, stay = new_id("ppt"), new_id("rsv")
+    data = hotel.booking(stay, 1, ["101"]) | {"propertyId": property_id}
     body = hotel.event(CONFIRMED, data)
     _consume(bus, body)
     (letter,) = _letters(body)
     assert acts.replay_dead_letter(hotel.tenant_id, letter.id, ACTOR) == "buried"  # nothing was repaired
     (again,) = _letters(body)
-    assert (again.id, again.count, again.replayed_at, again.code) == (letter.id, 2, None, "UNKNOWN_ROOM")
+    assert (again.id, again.count, again.replayed_at, again.code) == (letter.id, 2, None, "UNKNOWN_PROPERTY")
     with tenant(hotel.tenant_id):
-        known = LockDevice.objects.filter(tenant_id=hotel.tenant_id).order_by("id").first()
-        LockDevice.objects.create(
-            id=new_id("lck"), tenant_id=hotel.tenant_id, property_id=hotel.property_id, installation=known.installation,
-            external_id=new_id("lck"), label="104", rooms=[room], capabilities=known.capabilities,
-        )  # fmt: skip
-    hotel.tell("melmastoon.tenant.config_updated.v1", {"propertyId": hotel.property_id, "keys": ["devices"]})
+        Property.objects.create(
+            tenant_id=hotel.tenant_id, property_id=property_id, name="House next door", time_zone="Asia/Kabul"
+        )
+    hotel.tell("melmastoon.tenant.config_updated.v1", {"propertyId": property_id, "keys": ["property"]})
     assert acts.replay_dead_letter(hotel.tenant_id, again.id, ACTOR) == "applied"
     with pytest.raises(acts.Refused, match="NOT_FOUND"):
         acts.replay_dead_letter(hotel.tenant_id, again.id, ACTOR)
-    with tenant(hotel.tenant_id):
-        (key,) = KeyCredential.objects.filter(tenant_id=hotel.tenant_id, reservation_id=stay)
-        assert key.rooms == [room]
-    assert all(row.replayed_at for row in _letters(body))
-
-
-def test_a_letter_of_an_unknown_tenant_is_handled_once_she_is_known(hotel: Hotel, bus: RedisStreamsBus) -> None:
-    stranger, stay = new_id("tnt"), new_id("rsv")
-    document = strict_json.loads(hotel.event(CONFIRMED, hotel.booking(stay, 1, ["101"]) | {"rooms": []}), 1_000_000)
-    body = json.dumps({**document, "tenantId": stranger}).encode()
-    _consume(bus, body)
-    (letter,) = _letters(body)
-    assert (letter.tenant_id, letter.code) == (UNATTRIBUTED, "UNKNOWN_TENANT")
-    with tenant(stranger):
-        Tenant.objects.create(tenant_id=stranger, name="Newcomers")
-        Property.objects.create(tenant_id=stranger, property_id=hotel.property_id, name="House", time_zone="Asia/Kabul")
-    assert acts.replay_dead_letter(UNATTRIBUTED, letter.id, ACTOR) == "buried"
-    assert [row.code for row in _letters(body)] == [
-        "UNKNOWN_TENANT",
-        "UNKNOWN_PROPERTY",
-    ]  # now it is hers, and names what lacks
-    assert [row.replayed_by for row in _letters(body)] == ["usr_support", ""]

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from credentials import arrival_signs
+from credentials import arrival_signs, held_shut
 from credentials.models import KeyCredential, Reservation
 from credentials.reservations import ENDED, holder_of
 from lockservice.console import arrivals, cells, story, words
@@ -126,7 +126,7 @@ class ReservationAdmin(ReadOnlyAdmin):
         return {
             "verdict": arrivals.in_words(found.answer, found.why),
             "doors": arrivals.doors_in_words(found, labels),
-            "warnings": row.warnings,
+            "warnings": held_shut.warnings_of(row, keys, clock.now(), story.actor_names(row.tenant_id)),
             "arrived_at": signs[0].at if signs else None,
             "press_url": reverse("admin:credentials_reservation_arrived", args=[row.pk]) if can else "",
             "press_title": words.ACTIONS["arrived"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -26,8 +27,12 @@ from lockservice.console import story, words
 from lockservice.console.acting import Outcome, ReasonForm, record
 from lockservice.console.read_only import ReadOnlyAdmin, list_url, page_url
 from lockservice.console.session import Desk, desk_of
+from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission
 from lockservice.core.places import Property
+from sagas import intake
+from sagas.flows import follow_stays
+from sagas.outbox import Cause
 from vendors.port.types import Area, CredentialKind
 
 _HOURS_MAX = 24 * 365
@@ -207,6 +212,8 @@ class PolicyAdmin(ReadOnlyAdmin):
         )
         record(desk, "policy", place.property_id, form.cleaned_data["reason"], Outcome(detail=changed))
         house.forget()
+        walk = follow_stays.start_of(desk.tenant_id, place.property_id, f"policy:{uuid.uuid4().hex}")
+        intake.start(desk.tenant_id, [(walk, Cause(correlation_id=place.property_id, actor=desk.actor_id))], clock.now())
         messages.success(request, _("Saved: %(changes)s") % {"changes": changed})
         return HttpResponseRedirect(list_url(KeyPolicyRow))
 

@@ -1,0 +1,183 @@
+"""A key that ended by time, or by a wrong date, comes back with its booking. Only a person's revoke holds a stay shut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.stage import House, Stay, World
+
+HELD = "KEY_REVOKED_BY_PERSON"
+CARDS = {"kinds": ["rfid_card"], "default_areas": []}
+
+NewHouse = Callable[..., House]
+
+
+def _short(hotel: House, rooms: list[str], **options: Any) -> Stay:
+    now = hotel.world.now
+    return hotel.book(rooms, start=now - timedelta(days=1), end=now + timedelta(seconds=30), **options)
+
+
+def _live(stay: Stay) -> list[str]:
+    known = stay.keys()
+    return [key["state"] for key in known if key["state"] not in ("revoked", "failed")]
+
+
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_stay_extended_after_its_key_ended_opens_its_door_again(world: World, house: NewHouse, vendor: str) -> None:
+    hotel = house({"101": vendor}, shared={"lobby": vendor}, policy={"late_grace_minutes": 0})
+    stay = _short(hotel, ["101"])
+    stay.collect()
+    world.advance(minutes=1)
+    assert (stay.key()["state"], stay.opens("101")) == ("revoked", False)
+    stay.change(end=world.now + timedelta(days=2))
+    assert [stay.opens("101"), stay.opens("lobby")] == [True, True]
+    new, old = stay.keys()
+    assert (new["state"], new["replaces"], old["replacedBy"]) == ("active", old["id"], new["id"])
+    assert _live(stay) == ["active"]
+    world.advance(days=1, hours=23)
+    assert stay.opens("101")
+    world.advance(hours=2)
+    assert not stay.opens("101")
+
+
+def test_a_stay_may_be_extended_again_and_again(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
+    stay = _short(hotel, ["101"])
+    for _ in range(3):
+        world.advance(hours=2)
+        assert _live(stay) == []
+        stay.change(end=world.now + timedelta(hours=1))
+        assert (stay.opens("101"), _live(stay)) == (True, ["active"])
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "mock"])
+def test_a_card_that_ended_by_time_is_written_anew_for_the_extended_stay(world: World, house: NewHouse, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=CARDS | {"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    assert stay.encode() is not None
+    world.advance(hours=26)
+    assert stay.key()["state"] == "revoked"
+    stay.change(end=world.now + timedelta(days=2))
+    assert stay.key()["waitingFor"] == "desk"
+    assert stay.encode() is not None
+    assert stay.opens("101")
+
+
+def test_a_key_that_was_never_fetched_waits_again_for_the_extended_stay(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "salto"}, policy=CARDS | {"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    world.advance(hours=2)
+    assert stay.key()["state"] == "failed"
+    stay.change(end=world.now + timedelta(days=1))
+    assert (stay.key()["waitingFor"], len(stay.keys())) == ("desk", 2)
+
+
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_wrong_date_that_ended_the_key_can_be_corrected(world: World, house: NewHouse, vendor: str) -> None:
+    hotel = house({"101": vendor})
+    stay = hotel.book(["101"], start=world.now - timedelta(days=3), end=world.now + timedelta(days=3))
+    stay.collect()
+    stay.change(end=world.now - timedelta(days=2))
+    assert (stay.opens("101"), _live(stay)) == (False, [])
+    stay.change(end=world.now + timedelta(days=3))
+    assert (stay.opens("101"), _live(stay)) == (True, ["active"])
+
+
+def test_both_keys_of_a_stay_on_two_lock_systems_come_back(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, policy={"late_grace_minutes": 0})
+    stay = _short(hotel, ["101", "201"])
+    world.advance(minutes=1)
+    assert _live(stay) == []
+    stay.change(end=world.now + timedelta(days=1))
+    assert [stay.opens("101"), stay.opens("201"), len(_live(stay))] == [True, True, 2]
+
+
+def test_a_companions_key_comes_back_with_the_stay_and_a_shorter_one_does_not(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=3))
+    clerk = hotel.caller()
+    body = {"reservationId": stay.id, "holderId": "gst_companion"}
+    assert clerk.post("/lock/v1/credentials", body).status_code == 202
+    until = (world.now + timedelta(hours=1)).isoformat()
+    assert clerk.post("/lock/v1/credentials", body | {"holderId": "gst_visitor", "validUntil": until}).status_code == 202
+    world.settle()
+    assert len(_live(stay)) == 3
+    world.advance(hours=4)
+    assert _live(stay) == []
+    stay.change(end=world.now + timedelta(days=1))
+    known = stay.keys()
+    holders = [key["holderId"] for key in known if key["state"] == "active"]
+    assert sorted(holders) == sorted([f"gst_{stay.id[-8:]}", "gst_companion"])
+    world.advance(hours=1)
+    assert all(hotel.opens("101", pin) for pin in stay.collect()[-2:])
+
+
+def test_a_suspended_key_that_ended_by_time_comes_back_suspended(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    stay.collect()
+    hotel.caller().post(f"/lock/v1/credentials/{stay.key()['id']}/suspend", {"reason": "manual"})
+    world.advance(hours=2)
+    stay.change(end=world.now + timedelta(days=1))
+    assert (stay.key()["state"], stay.key()["suspendReason"], stay.opens("101")) == ("suspended", "manual", False)
+    hotel.caller("front_desk_supervisor").post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend")
+    world.settle()
+    assert (stay.key()["state"], stay.opens("101")) == ("active", True)
+
+
+def test_what_was_paid_after_the_key_ended_does_not_suspend_the_next(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    supervisor = hotel.caller("front_desk_supervisor")
+    supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/suspend", {"reason": "overdue_payment"})
+    world.advance(hours=2)
+    paid = {"reservationId": stay.id, "paymentStatus": "captured", "capturedAt": world.now.isoformat()}
+    hotel.emit("payment.captured", paid)
+    stay.change(end=world.now + timedelta(days=1))
+    assert (stay.key()["state"], stay.opens("101")) == ("active", True)
+
+
+@pytest.mark.parametrize("reason", ["checkout", "security"])
+def test_a_persons_revoke_holds_the_stay_shut_and_says_who(world: World, house: NewHouse, reason: str) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock"})
+    stay = hotel.book(["101"])
+    stay.collect()
+    supervisor = hotel.caller("front_desk_supervisor", subject="usr_farida")
+    assert supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/revoke", {"reason": reason}).status_code == 202
+    world.settle()
+    before = hotel.footprint()
+    stay.change(end=world.now + timedelta(days=5))
+    stay.change(rooms=["102"])
+    assert hotel.footprint() == before
+    assert (stay.opens("101"), stay.opens("102"), _live(stay)) == (False, False, [])
+    (warning,) = stay.told()["warnings"]
+    assert (warning["code"], "usr_farida" in warning["detail"]) == (HELD, True)
+    issued = hotel.caller().post("/lock/v1/credentials", {"reservationId": stay.id})
+    assert issued.status_code == 202
+    world.settle()
+    assert (stay.opens("102"), stay.told()["warnings"]) == (True, [])
+
+
+def test_the_stays_page_says_who_revoked_its_key(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"})
+    stay = hotel.book(["101"])
+    hotel.caller("front_desk_supervisor", subject="usr_farida").post(
+        f"/lock/v1/credentials/{stay.key()['id']}/revoke", {"reason": "checkout"}
+    )
+    world.settle()
+    page = hotel.page_of_stay(stay)
+    assert (HELD in page, "usr_farida" in page) == (True, True)
+
+
+def test_a_booking_confirmed_again_gets_a_key_though_a_person_had_revoked_the_last(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"})
+    stay = hotel.book(["101"])
+    hotel.caller().post(f"/lock/v1/credentials/{stay.key()['id']}/revoke", {"reason": "checkout"})
+    world.settle()
+    stay.cancel()
+    stay.reinstate()
+    assert (stay.opens("101"), stay.told()["warnings"]) == (True, [])
