@@ -21,6 +21,7 @@ from lockservice.embedded import postgres, process, roles, servers, valkey
 from lockservice.embedded.local import LocalDirectory
 from tests.support import own_database
 from tests.support.folder_seconds import FolderSeconds
+from tests.support.guarded_backend import guard
 from tests.support.leak_watch import LeakWatch
 
 ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
@@ -92,6 +93,15 @@ def database(embedded_servers: LocalDirectory, django_db_blocker: DjangoDbBlocke
         connections.close_all()
         for connection in connections.all(initialized_only=True):
             connection.close_pool()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_slow_in_a_transaction() -> Iterator[None]:
+    """Fail a test in whose transactions something slow happened, also where the exception was caught."""
+    yield
+    slow = list(guard.found)
+    guard.found.clear()
+    assert not slow, "\n".join(slow)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ One rule: only workers may write memberships; a person has one role in a tenant,
 from __future__ import annotations
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import make_password
 from django.db import connection, transaction
 
 from lockservice.console.models import StaffTenant, TenantVisit
@@ -28,11 +29,12 @@ def grant(login: str, tenant_id: str, role: Role, *, password: str | None = None
     if (role is Role.PLATFORM) != (tenant_id == UNATTRIBUTED):
         raise WrongPlace(f"{role} in {tenant_id}")
     id_before = _id_before(login, tenant_id)
+    user_model = get_user_model()
+    made: dict[str, object] = {"is_staff": True}
+    if not user_model.objects.filter(username=login).exists():
+        made["password"] = make_password(password)  # takes its time, so before the transaction
     with transaction.atomic():
-        user, is_new = get_user_model().objects.get_or_create(username=login, defaults={"is_staff": True})
-        if is_new:
-            user.set_password(password)
-            user.save(update_fields=["password"])
+        user, _ = user_model.objects.get_or_create(username=login, defaults=made)
         row, _ = StaffTenant.objects.update_or_create(
             user=user,
             tenant_id=tenant_id,

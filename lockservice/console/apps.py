@@ -15,10 +15,17 @@ class ConsoleConfig(AppConfig):
     verbose_name = "Console"
 
     def ready(self) -> None:
-        """Ends a person's access when the platform says that she is deactivated."""
+        """Ends a person's access when the platform says that she is deactivated; takes Django's pages of people away.
+
+        People are made by command: those pages hash inside a transaction, and know no tenant.
+        """
+        from django.contrib import admin
+        from django.contrib.auth.models import Group, User
+
         from lockservice.console import deactivation
 
         deactivation.listen()
+        admin.site.unregister([User, Group])  # registered before this: the site's application stands first
 
 
 class ConsoleAdminConfig(AdminConfig):

@@ -15,3 +15,6 @@ os.environ.setdefault("LOCK_DB_NAME", f"test_{os.getpid()}_{secrets.token_hex(4)
 os.environ.setdefault("LOCK_LOG_LEVEL", "WARNING")
 
 from lockservice.settings.embedded import *  # reads the environment set above
+
+# Raises where something slow happens inside a transaction.
+DATABASES["default"]["ENGINE"] = "tests.support.guarded_backend"

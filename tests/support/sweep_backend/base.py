@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.backends.postgresql import base
-
 from tests.support import crash_points
+from tests.support.guarded_backend import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
