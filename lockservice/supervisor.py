@@ -10,6 +10,7 @@ the child.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -20,7 +21,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,13 +31,20 @@ from lockservice.embedded import process
 from lockservice.embedded.local import LocalDirectory, port_is_free, replace_file
 
 HeartbeatAges = Callable[[], Mapping[str, float] | None]
-"""Gives the seconds since each named sign of life, or None while the database cannot be asked."""
+"""Gives the seconds since each named heartbeat, or None while the database cannot be asked."""
+KeepServers = Callable[[], bool]
+"""Brings dead database servers back; says whether one of them is to be found elsewhere since then."""
+TellFailing = Callable[[Mapping[str, str]], bool]
+"""Is told which processes do not start, with the reason, and says whether it could note that."""
 
 _ROUND_S = 0.1
 _HEARTBEAT_ROUND_S = 2.0
 _PROBE_TIMEOUT_S = 1.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S, _FAILING_PAUSE_S = 0.5, 15.0, 60.0
 _STEADY_AFTER_S = 60.0
+_FAILING_AFTER = 5
+"""So many starts in a row that came to nothing are told, and slow the next ones down."""
+_LAST_WORDS = 40
 _LOG_LIMIT_BYTES = 20 * 1024 * 1024
 _PORT_TRIES = 50
 _LOUD_LEVELS = frozenset({"warning", "error", "critical"})
@@ -81,14 +90,22 @@ class ProcessSpec:
 @dataclass
 class _Child:
     spec: ProcessSpec
-    command: list[str]
-    env: dict[str, str]
     running: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     next_start_at: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     ready: bool = False
-    starts_count: int = 0
+    failures_count: int = 0
+    last_words: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_WORDS))
+
+    @property
+    def is_failing(self) -> bool:
+        return self.failures_count >= _FAILING_AFTER
+
+    @property
+    def reason(self) -> str:
+        """The last thing it said, for people."""
+        return next((text for line in reversed(self.last_words) if (text := _plain(line))), "it said nothing")
 
 
 class Console:
@@ -97,12 +114,17 @@ class Console:
     def __init__(self, out: TextIO, *, progress: bool) -> None:
         self._out = out
         self._live = progress and out.isatty()
+        self._colours = out.isatty()
         self._lock = threading.Lock()
         self._open = True
 
     def say(self, text: str) -> None:
         """Write one line."""
         self._write(f"\r\033[K{text}\n" if self._live else f"{text}\n")
+
+    def alarm(self, text: str) -> None:
+        """Write one line that must be seen: red on a terminal."""
+        self.say(f"\033[1;31m{text}\033[0m" if self._colours else text)
 
     def progress(self, text: str) -> None:
         """Replace the live line; nothing without a terminal."""
@@ -130,21 +152,23 @@ class Supervisor:
         *,
         console: Console,
         heartbeat_ages: HeartbeatAges,
-        keep_servers: Callable[[], None],
+        keep_servers: KeepServers,
+        tell_failing: TellFailing = lambda failing: True,
     ) -> None:
-        """Choose the ports; starts nothing. `keep_servers` brings dead database servers back."""
+        """Choose the ports; starts nothing."""
         self.local = local
         self.console = console
         self._heartbeat_ages = heartbeat_ages
         self._keep_servers = keep_servers
+        self._tell_failing = tell_failing
+        self._told_failing: dict[str, str] | None = None
         self._stop = threading.Event()
         self._parent_pid: int | None = None
         self._hurry = False
-        self._readers: list[threading.Thread] = []
+        self._readers: dict[int, threading.Thread] = {}
         self.instance = os.urandom(4).hex()
-        self.ports = {spec.name: self._choose_port(spec.name, spec.port) for spec in specs if spec.port is not None}
-        self.ports |= {name: self._choose_port(name, 0) for spec in specs for name in spec.more_ports}
-        self._children = [_Child(spec, self._fill(spec.argv, spec), self._environment(spec)) for spec in specs]
+        self.ports = {name: port for spec in specs for name, port in self._choose_ports(spec).items()}
+        self._children = [_Child(spec) for spec in specs]
         self._ages: Mapping[str, float] = {}
         self._ages_read_at = 0.0
 
@@ -169,7 +193,7 @@ class Supervisor:
             StartFailed: it ended with an error.
             Stopped: the user asked to stop meanwhile.
         """
-        child = _Child(ProcessSpec(name, tuple(argv)), self._fill(argv, None), {**self._common_environment(name), **env})
+        child = _Child(ProcessSpec(name, tuple(argv), env))
         log_file = self.local.log / f"{name}.log"
         self._spawn(child)
         running = child.running
@@ -195,28 +219,29 @@ class Supervisor:
             if child.running is None:
                 self._spawn(child)
 
+    def await_early(self, timeout_s: float = 150.0) -> bool:
+        """Wait for those that were started early, and say whether all were ready within the time. Raises as `start_all`."""
+        return self._await([child for child in self._children if child.spec.before_seeding], timeout_s)
+
     def start_all(self, timeout_s: float = 150.0) -> bool:
         """Start all processes at once and say whether all were ready within the time.
 
         Raises:
             Stopped: the user asked to stop meanwhile.
         """
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self._look_after()
-            waiting = [child.spec.name for child in self._children if not child.ready]
-            if not waiting:
-                return True
-            self.console.progress(f"waiting for {', '.join(waiting)}")
-            if self._is_told_to_stop():
-                raise Stopped
-        self.console.say(f"not ready after {timeout_s:.0f} s, still trying: {', '.join(waiting)}")
-        return False
+        return self._await(self._children, timeout_s)
 
-    def watch(self) -> None:
-        """Keep everything running until a signal comes."""
+    def watch(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Keep everything running until a signal comes. `on_ready` is called once all are ready."""
         while not self._is_told_to_stop():
-            self._look_after()
+            try:
+                self._look_after(self._children)
+            except Exception as error:  # noqa: BLE001 - a round that failed must not end what goes on without it
+                self.console.alarm(f"the supervisor met an error and goes on: {type(error).__name__}: {error}")
+                self._stop.wait(_FIRST_PAUSE_S)
+            if on_ready is not None and all(child.ready for child in self._children):
+                on_ready()
+                on_ready = None
 
     def shut_down(self, grace_s: float = 12.0) -> None:
         """End all children and their process groups; at most `grace_s` seconds, then by force."""
@@ -235,11 +260,27 @@ class Supervisor:
         orphaned = self._parent_pid is not None and os.getppid() != self._parent_pid
         return orphaned or self._stop.wait(_ROUND_S)
 
-    def _look_after(self) -> None:
-        self._keep_servers()
+    def _await(self, children: Sequence[_Child], timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        waiting = [child.spec.name for child in children]
+        while time.monotonic() < deadline:
+            self._look_after(children)
+            waiting = [child.spec.name for child in children if not child.ready]
+            if not waiting:
+                return True
+            self.console.progress(f"waiting for {', '.join(waiting)}")
+            if self._is_told_to_stop():
+                raise Stopped
+        self.console.say(f"not ready after {timeout_s:.0f} s, still trying: {', '.join(waiting)}")
+        return False
+
+    def _look_after(self, children: Sequence[_Child]) -> None:
+        if self._keep_servers():
+            self.console.say("a server is to be found at another port now; starting the processes again")
+            self._restart(self._children)
         self._read_heartbeats()
         now = time.monotonic()
-        for child in self._children:
+        for child in children:
             if child.running is None:
                 if now >= child.next_start_at:
                     self._spawn(child)
@@ -251,27 +292,78 @@ class Supervisor:
                 self.console.say(f"{child.spec.name} gave no sign of life for {child.spec.silent_after_s:.0f} s; restarting it")
                 self._end([child], 5.0)
                 self._note_end(child, now)
+            elif child.failures_count and now - child.started_at > _STEADY_AFTER_S:
+                self._note_steady(child)
+        self._tell_who_fails()
 
     def _note_end(self, child: _Child, now: float) -> None:
         running = child.running
         assert running is not None  # noqa: S101 - the caller looked, for the type checker
         self._kill_group(running.pid)  # nothing of it may live on beside its successor
-        child.pause_s = _FIRST_PAUSE_S if now - child.started_at > _STEADY_AFTER_S else child.pause_s
+        self._join_readers(running)
+        if now - child.started_at > _STEADY_AFTER_S:
+            child.failures_count, child.pause_s = 0, _FIRST_PAUSE_S
+        child.failures_count += 1
         child.next_start_at = now + child.pause_s
-        log_file = self.local.log / f"{child.spec.name}.log"
-        self.console.say(
-            f"{child.spec.name} ended ({_ending(running.returncode)}); again in {child.pause_s:.1f} s, see {log_file}"
-        )
-        child.pause_s = min(child.pause_s * 2, _LONGEST_PAUSE_S)
+        name, log_file = child.spec.name, self.local.log / f"{child.spec.name}.log"
+        ended = f"{name} ended ({_ending(running.returncode)})"
+        self.console.say(f"{ended}; again in {child.pause_s:.1f} s, see {log_file}")
+        if child.is_failing:
+            self.console.alarm(f"{name} has ended {child.failures_count} times in a row: {child.reason}")
+        child.pause_s = min(child.pause_s * 2, _FAILING_PAUSE_S if child.is_failing else _LONGEST_PAUSE_S)
         child.running = None
         child.ready = False
+        self._leave_lost_ports(child)
+
+    def _note_steady(self, child: _Child) -> None:
+        if child.is_failing:
+            self.console.say(f"{child.spec.name} runs again")
+        child.failures_count, child.pause_s = 0, _FIRST_PAUSE_S
+
+    def _tell_who_fails(self) -> None:
+        """Have it noted which processes do not start; again in the next round if that was not possible."""
+        failing = {
+            child.spec.name: f"ended {child.failures_count} times in a row: {child.reason}"
+            for child in self._children
+            if child.is_failing  # until it has run for a while: who is ready at once may end at once
+        }
+        if failing != self._told_failing and self._tell_failing(failing):
+            self._told_failing = failing
+
+    def _leave_lost_ports(self, child: _Child) -> None:
+        """Choose other ports for a process that ended and whose own somebody else has; who uses them is started again."""
+        names = [name for name in self._port_names(child.spec) if not port_is_free(self.ports[name])]
+        for name in names:
+            before, preferred = self.ports[name], child.spec.port if name == child.spec.name else 0
+            self.ports[name] = self._choose_port(name, preferred or 0)
+            self.console.alarm(f"somebody else listens at port {before}; {name} moves to {self.ports[name]}")
+        if names:
+            self._restart([other for other in self._children if other is not child and self._uses(other.spec, names)])
+
+    def _restart(self, children: Iterable[_Child]) -> None:
+        """End processes that run; the next round starts them again. That is no failure of theirs."""
+        ended = [child for child in children if child.running is not None]
+        self._end(ended, 5.0)
+        for child in ended:
+            child.running, child.ready, child.next_start_at = None, False, 0.0
+
+    @staticmethod
+    def _port_names(spec: ProcessSpec) -> tuple[str, ...]:
+        return (*((spec.name,) if spec.port is not None else ()), *spec.more_ports)
+
+    @staticmethod
+    def _uses(spec: ProcessSpec, names: Sequence[str]) -> bool:
+        texts = (*spec.argv, *spec.env.values())
+        return any(f"{{port:{name}}}" in text for name in names for text in texts)
 
     def _is_ready(self, child: _Child, now: float) -> bool:
         how, _, what = child.spec.ready.partition(":")
         if how == "http":
-            return _answers(self.ports[child.spec.name], what)
+            port = self.ports[child.spec.name]
+            return _answers(port, what) and _is_listener(child, port)
         if how == "listens":
-            return _listens(self.ports[child.spec.name])
+            port = self.ports[child.spec.name]
+            return _listens(port) and _is_listener(child, port)
         if how == "heartbeat":
             return self._ages.get(what, float("inf")) < now - child.started_at
         return True
@@ -294,18 +386,18 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> None:
         child.started_at = time.monotonic()
-        child.starts_count += 1
+        child.last_words.clear()
         child.running = subprocess.Popen(
-            process.tethered(child.command, signal.SIGTERM),
+            process.tethered(self._fill(child.spec.argv, child.spec), signal.SIGTERM),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=child.env,
+            env=self._environment(child.spec),
         )
-        reader = threading.Thread(target=self._copy_output, args=(child.spec.name, child.running), daemon=True)
+        reader = threading.Thread(target=self._copy_output, args=(child, child.running), daemon=True)
         reader.start()
-        self._readers = [*(old for old in self._readers if old.is_alive()), reader]
+        self._readers = {pid: old for pid, old in self._readers.items() if old.is_alive()} | {child.running.pid: reader}
 
     def _end(self, children: Sequence[_Child], grace_s: float = 12.0) -> None:
         alive = [child.running for child in children if child.running is not None and child.running.poll() is None]
@@ -331,36 +423,40 @@ class Supervisor:
 
     # --- output ---------------------------------------------------------------------------------
 
-    def _copy_output(self, name: str, running: subprocess.Popen[bytes]) -> None:
-        output = running.stdout
+    def _copy_output(self, child: _Child, running: subprocess.Popen[bytes]) -> None:
+        output, name = running.stdout, child.spec.name
         assert output is not None  # noqa: S101 - opened with PIPE, for the type checker
-        log = _open_log(self.local.log / f"{name}.log")
+        log = _Log(self.local.log / f"{name}.log")
         with output:
             for raw in output:
-                if log.tell() > _LOG_LIMIT_BYTES:
-                    log.close()
-                    log = _open_log(self.local.log / f"{name}.log")
                 line = raw.decode("utf-8", errors="replace").rstrip("\n")
-                log.write(f"{name} | {line}\n")
-                log.flush()
+                child.last_words.append(line)
+                try:
+                    log.write(f"{name} | {line}\n")
+                except OSError as error:  # a full disk; who is not read any more would stand still
+                    self.console.alarm(f"the log of {name} cannot be written: {error}")
                 if loud := _loud(line):
                     self.console.say(f"{name} | {loud}")
         log.close()
 
-    def _join_readers(self) -> None:
-        for reader in self._readers:
-            reader.join(2.0)
+    def _join_readers(self, running: subprocess.Popen[bytes] | None = None) -> None:
+        for pid, reader in list(self._readers.items()):
+            if running is None or pid == running.pid:
+                reader.join(2.0)
 
     # --- settings to commands -------------------------------------------------------------------
+
+    def _choose_ports(self, spec: ProcessSpec) -> dict[str, int]:
+        chosen = {} if spec.port is None else {spec.name: self._choose_port(spec.name, spec.port)}
+        return chosen | {name: self._choose_port(name, 0) for name in spec.more_ports}
 
     def _choose_port(self, name: str, preferred: int) -> int:
         if not preferred:
             return self.local.port_to_listen(name)
-        for port in range(preferred, preferred + _PORT_TRIES):
-            if port_is_free(port):
-                replace_file(self.local.run / f"{name}.port", f"{port}\n")
-                return port
-        raise StartFailed(f"no free port for {name} from {preferred} on")
+        port = self.local.prefer_port(name, range(preferred, preferred + _PORT_TRIES))
+        if port is None:
+            raise StartFailed(f"no free port for {name} from {preferred} on")
+        return port
 
     def _fill(self, argv: Sequence[str], spec: ProcessSpec | None) -> list[str]:
         def value(found: re.Match[str]) -> str:
@@ -379,11 +475,30 @@ class Supervisor:
         return {**os.environ, "PYTHONUNBUFFERED": "1", "LOCK_PROCESS_NAME": name}
 
 
-def _open_log(file: Path) -> TextIO:
-    """Open a log for appending; a full one is kept once under `.1`."""
-    if file.exists() and file.stat().st_size > _LOG_LIMIT_BYTES:
-        file.rename(file.with_name(f"{file.name}.1"))
-    return file.open("a", encoding="utf-8")
+class _Log:
+    """A log that is appended to; a full one is kept once under `.1`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._open: TextIO | None = None
+
+    def write(self, text: str) -> None:
+        """Append and flush. Raises OSError."""
+        if self._open is not None and self._open.tell() > _LOG_LIMIT_BYTES:
+            self.close()
+        if self._open is None:
+            if self._file.exists() and self._file.stat().st_size > _LOG_LIMIT_BYTES:
+                self._file.rename(self._file.with_name(f"{self._file.name}.1"))
+            self._open = self._file.open("a", encoding="utf-8")
+        self._open.write(text)
+        self._open.flush()
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        if self._open is not None:
+            with contextlib.suppress(OSError):  # what is still in the buffer was told of when it was written
+                self._open.close()
+            self._open = None
 
 
 def _loud(line: str) -> str:
@@ -391,15 +506,30 @@ def _loud(line: str) -> str:
 
     A database that is away is told once by who keeps it, not by every connection that notices; a request by its own line.
     """
-    if line.startswith("{"):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return line  # half a record: something died while writing
-        if record.get("level") not in _LOUD_LEVELS or record.get("logger") in _TOLD_ELSEWHERE:
-            return ""
-        return f"{record['level']}: {record.get('event', '')}"
-    return line if _LOUD_WORDS.search(line) else ""
+    record = _record(line)
+    if record is None:
+        return line if line.startswith("{") or _LOUD_WORDS.search(line) else ""
+    if record.get("level") not in _LOUD_LEVELS or record.get("logger") in _TOLD_ELSEWHERE:
+        return ""
+    return f"{record['level']}: {record.get('event', '')}"
+
+
+def _plain(line: str) -> str:
+    """Give a line in words: a JSON record's event with its error, any other as it is."""
+    record = _record(line)
+    if record is None:
+        return line.strip()
+    parts = (record.get("event"), record.get("error"), str(record.get("exception", "")).strip().rpartition("\n")[2])
+    return ": ".join(str(part) for part in parts if part)
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """Give a JSON record; None for anything else, such as half a record of something that died while writing."""
+    try:
+        record = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _answers(port: int, path: str) -> bool:
@@ -419,6 +549,41 @@ def _listens(port: int) -> bool:
             return True
     except OSError:
         return False  # not listening yet
+
+
+def _is_listener(child: _Child, port: int) -> bool:
+    """Say whether it is the child, or a process of its group, that listens at the port: it could be anybody."""
+    group = child.running.pid if child.running is not None else 0
+    inodes = _listening_inodes(port)
+    return any(inodes & _open_sockets(folder) for folder in Path("/proc").iterdir() if _is_in_group(folder, group))
+
+
+def _listening_inodes(port: int) -> set[str]:
+    """Source: proc_pid_net(5): local_address in hexadecimal, state 0A is LISTEN, the tenth field is the inode."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    return {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and int(row[1].partition(":")[2], 16) == port}
+
+
+def _is_in_group(folder: Path, group: int) -> bool:
+    try:
+        return folder.name.isdigit() and os.getpgid(int(folder.name)) == group
+    except ProcessLookupError:
+        return False
+
+
+def _open_sockets(folder: Path) -> set[str]:
+    found = set()
+    for handle in _entries(folder / "fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.add(str(handle.readlink()))
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []  # the process has ended
 
 
 def _ending(code: int) -> str:

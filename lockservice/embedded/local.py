@@ -1,8 +1,9 @@
 """The project's own directory for data, secrets and logs of the embedded mode.
 
 The one rule: everything that embedded mode writes lies under this directory (mode 0700), and no
-mode or owner above it is ever changed. The one exception is the socket folder, which moves to the
-system's temporary directory when the path would not fit into a Unix socket address.
+mode or owner above it is ever changed. There are two exceptions, both in the system's temporary
+directory: the lock files of held ports, and the socket folder where the path would not fit into a
+Unix socket address.
 
 Layout::
 
@@ -20,11 +21,16 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import socket
 import stat
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from lockservice.embedded import ports
+from lockservice.embedded.ports import free_port, port_is_free
+
+__all__ = ["Addresses", "LocalDirectory", "LocalDirectoryError", "free_port", "port_is_free", "replace_file"]
 
 ENVIRONMENT_NAME = "MELMASTOON_LOCAL"
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +38,6 @@ REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 # sun_path holds 108 bytes with the closing NUL; PostgreSQL appends "/.s.PGSQL.<port>" and makes a
 # lock file with ".lock" behind it.
 _SOCKET_DIRECTORY_MAX_BYTES = 107 - len("/.s.PGSQL.65535") - len(".lock")
-# Below what Linux gives to outgoing connections (32768 to 60999, ip(7) of Linux), above the well-known databases' and caches'.
-_SERVER_PORTS = range(12_000, 32_768)
 _DATA_KEY_BYTES = 32
 _SECRET_BYTES = 32
 
@@ -116,15 +120,30 @@ class LocalDirectory:
         return int(file.read_text(encoding="ascii"))
 
     def port_to_listen(self, server: str) -> int:
-        """Give the remembered port, or a new one where somebody else listens there meanwhile; for a server that is down."""
+        """Give the remembered port, or a new one where somebody else has it meanwhile; held from now on.
+
+        For a server that is down and that this process starts now.
+        """
         port = self.port(server)
-        return port if port_is_free(port) else self.choose_new_port(server)
+        return port if ports.take(port, self.root) else self.choose_new_port(server)
 
     def choose_new_port(self, server: str) -> int:
-        """Forget a port that somebody else took and remember a free one in its place."""
-        port = self._port_for_nobody_else()
-        replace_file(self._port_file(server), f"{port}\n")
+        """Forget a port that somebody else took; remember a free one in its place and hold it."""
+        while not ports.take(port := self._port_for_nobody_else(), self.root):
+            pass
+        self._remember_port(server, port)
         return port
+
+    def prefer_port(self, server: str, preferred: Iterable[int]) -> int | None:
+        """Give the first of the preferred ports that nobody has, remembered and held; None where all are taken."""
+        for port in preferred:
+            if ports.take(port, self.root):
+                self._remember_port(server, port)
+                return port
+        return None
+
+    def _remember_port(self, server: str, port: int) -> None:
+        replace_file(self._port_file(server), f"{port}\n")
 
     def socket_directory(self) -> Path:
         """Give a private folder whose path is short enough for a Unix socket, making it if needed.
@@ -151,27 +170,25 @@ class LocalDirectory:
         return self.run / f"{server}.port"
 
 
-def free_port() -> int:
-    """Give a TCP port that was free on 127.0.0.1 a moment ago; somebody may still be faster.
+class Addresses(Mapping[str, str]):
+    """Where servers of a directory listen, each read when it is asked for: a port may be given up for another.
 
-    It is none of those that the system gives to outgoing connections: a remembered port whose server is away for a while
-    would be somebody's connection when the server comes back.
+    `servers` maps a key to a prefix, such as `http://`, and the server's name.
     """
-    while not port_is_free(port := secrets.choice(_SERVER_PORTS)):
-        pass
-    return port
 
+    def __init__(self, local: LocalDirectory, servers: Mapping[str, tuple[str, str]]) -> None:
+        self._local = local
+        self._servers = servers
 
-def port_is_free(port: int) -> bool:
-    """Say whether a server could listen on this port of 127.0.0.1 now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Without it the port of a server that just stopped looks taken for a minute (TIME_WAIT).
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    def __getitem__(self, key: str) -> str:
+        prefix, server = self._servers[key]
+        return f"{prefix}127.0.0.1:{self._local.port(server)}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._servers)
+
+    def __len__(self) -> int:
+        return len(self._servers)
 
 
 def replace_file(file: Path, text: str) -> None:

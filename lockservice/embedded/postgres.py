@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from lockservice.embedded import process
-from lockservice.embedded.local import LocalDirectory, port_is_free, replace_file
+from lockservice.embedded.local import LocalDirectory, replace_file
 
 SUPERUSER = "postgres"
 StopMode = Literal["fast", "immediate"]
@@ -252,10 +252,7 @@ def _make_data_directory(local: LocalDirectory) -> None:
 def _launch(local: LocalDirectory, *, tethered: bool) -> None:
     deadline = time.monotonic() + _ORPHANS_TIMEOUT_S
     while True:
-        port = local.port("postgres")
-        if not port_is_free(port):
-            port = local.choose_new_port("postgres")
-        _write_configuration(local, port)
+        _write_configuration(local, local.port_to_listen("postgres"))
         log_file = local.log / "postgres.log"
         log_start = log_file.stat().st_size if log_file.exists() else 0
         server = process.spawn_server(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockservice.embedded import process
-from lockservice.embedded.local import LocalDirectory, port_is_free, replace_file
+from lockservice.embedded.local import LocalDirectory, replace_file
 from lockservice.embedded.postgres import exclusive
 
 _START_TIMEOUT_S = 30.0
@@ -147,11 +147,8 @@ def binary() -> Path:
 
 def _launch(local: LocalDirectory, *, tethered: bool) -> None:
     for _ in range(_START_TRIES):
-        port = local.port("valkey")
-        if not port_is_free(port):
-            port = local.choose_new_port("valkey")
         server = process.spawn_server(
-            [str(binary()), str(_write_configuration(local, port))],
+            [str(binary()), str(_write_configuration(local, local.port_to_listen("valkey")))],
             log_file=local.log / "valkey.log",
             tether_signal=signal.SIGTERM if tethered else None,
         )

@@ -23,7 +23,7 @@ from django.db import connection
 
 from devices import simulated
 from devices.simulated import SimulatorPlace
-from lockservice.core.heartbeat import Heartbeat
+from lockservice.core.heartbeat import SUPERVISOR, Heartbeat
 from lockservice.core.tenancy import queues
 from lockservice.demo import schema
 from lockservice.demo.desk_seat import Seat
@@ -193,6 +193,6 @@ def _fresh_heartbeats() -> set[str]:
 def _read_heartbeats() -> dict[str, datetime]:
     with queues(), connection.cursor() as cursor:
         table = Heartbeat._meta.db_table
-        fresh = "beat_at > (SELECT clock_timestamp()) - make_interval(secs => %s)"
-        cursor.execute(f"SELECT name, beat_at FROM {table} WHERE {fresh}", [FRESH_S])  # noqa: S608
+        fresh = "beat_at > (SELECT clock_timestamp()) - make_interval(secs => %s) AND incarnation <> %s"
+        cursor.execute(f"SELECT name, beat_at FROM {table} WHERE {fresh}", [FRESH_S, SUPERVISOR])  # noqa: S608
         return dict(cursor.fetchall())

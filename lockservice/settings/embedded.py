@@ -11,7 +11,7 @@ from typing import Any
 
 from lockservice.demo import places
 from lockservice.embedded import postgres, roles, valkey
-from lockservice.embedded.local import LocalDirectory
+from lockservice.embedded.local import Addresses, LocalDirectory
 from lockservice.settings.base import *
 from lockservice.settings.base import DATABASE_LOGIN, database
 
@@ -76,10 +76,7 @@ _SIMULATED = ("ttlock", "salto", "assa-abloy", "generic-wiegand", "mock")
 SIMULATED_VENDORS: dict[str, list[str]] = {vendor: ["--state-file", f"{{local}}/sim-{vendor}.json"] for vendor in _SIMULATED}
 DEMO_VENDOR_CODES = tuple(dict.fromkeys(vendor for systems in DEMO_VENDORS.values() for vendor in systems.values()))
 SIMULATORS = {
-    vendor: {
-        "address": f"127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}')}",
-        "control": f"http://127.0.0.1:{LOCAL_DIRECTORY.port(f'sim-{vendor}-control')}",
-    }
+    vendor: Addresses(LOCAL_DIRECTORY, {"address": ("", f"sim-{vendor}"), "control": ("http://", f"sim-{vendor}-control")})
     for vendor in SIMULATED_VENDORS
 }
 

@@ -23,7 +23,7 @@ from lockservice.console.roles import Right
 from lockservice.console.session import Desk, desk_of
 from lockservice.core import clock
 from lockservice.core.auth_permissions import Permission
-from lockservice.core.heartbeat import Heartbeat
+from lockservice.core.heartbeat import SUPERVISOR, Heartbeat
 from sagas.models import Alert, DeadLetter, OutboxEvent, Saga
 
 SILENT_AFTER_S = 15
@@ -130,10 +130,10 @@ def _processes(real_now: datetime) -> list[Process]:
     for row in Heartbeat.objects.order_by("name"):
         span = real_now - row.beat_at
         word = words.Word(_("alive"), words.GOOD)
-        if span > timedelta(seconds=SILENT_AFTER_S):
-            word = words.Word(_("silent"), words.BAD)
-        elif row.detail:
+        if row.detail and (row.incarnation == SUPERVISOR or span <= timedelta(seconds=SILENT_AFTER_S)):
             word = words.Word(_("failing"), words.BAD)
+        elif span > timedelta(seconds=SILENT_AFTER_S):
+            word = words.Word(_("silent"), words.BAD)
         found.append(Process(row.name, word, f"{cells.age(span)} · {row.detail}" if row.detail else cells.age(span)))
     return found
 

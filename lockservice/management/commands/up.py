@@ -11,25 +11,30 @@ import logging
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import Error, connection
+from django.db import Error, connection, connections
 from django.utils.module_loading import import_string
 
-from lockservice.core import tenancy
-from lockservice.core.heartbeat import Heartbeat
+from lockservice.core import heartbeat, tenancy
+from lockservice.core.outage import through_outages
 from lockservice.demo import schema
 from lockservice.embedded import postgres, servers, valkey
 from lockservice.embedded.local import LocalDirectory
 from lockservice.supervisor import Console, ProcessSpec, StartFailed, Stopped, Supervisor
 
+log = structlog.get_logger(__name__)
 _SERVERS_ROUND_S = 1.0
+_SEEDING_S = 60.0
+"""So long an outage of the database is waited out while demo data is made."""
 
 
 class Command(BaseCommand):
@@ -56,6 +61,7 @@ class Command(BaseCommand):
                 console=console,
                 heartbeat_ages=_heartbeat_ages,
                 keep_servers=_ServerKeeper(local, console),
+                tell_failing=_tell_failing,
             )
             supervisor.catch_signals()
             if options["end_with_parent"]:
@@ -66,6 +72,9 @@ class Command(BaseCommand):
                 console.say("stopped before everything was ready")
             except (StartFailed, postgres.PostgresError, valkey.ValkeyError) as error:
                 raise CommandError(str(error)) from error
+            except Exception as error:
+                log.exception("up.failed")
+                raise CommandError(f"the start failed: {type(error).__name__}: {error}; see {local.log / 'up.log'}") from error
             finally:
                 console.progress("stopping")
                 supervisor.shut_down()
@@ -80,24 +89,28 @@ class Command(BaseCommand):
         console.progress("starting PostgreSQL and Valkey")
         supervisor.start_early()
         servers.start(local, tethered=True)
+        _follow_servers(local)
         if not schema.is_current(local):
             console.progress("bringing the schema up to date")
             argv = ["{python}", "manage.py", "migrate", "--verbosity", "1"]
             supervisor.run_step("migrate", argv, {"LOCK_DB_LOGIN": "owner"})
         supervisor.start_rest()
+        supervisor.await_early()
         for name in settings.UP_SEEDERS:
             console.progress(f"demo data: {name}")
             _seed(name, local)
-        complete = supervisor.start_all()
-        if complete:
+
+        def announce() -> None:
             console.say(f"ready after {time.monotonic() - started_at:.1f} s; Ctrl-C stops everything; logs in {local.log}")
-        for name, url in supervisor.urls.items():
-            console.say(f"  {name:<28}{url}")
-        if settings.UP_ANNOUNCE:
-            console.say(import_string(settings.UP_ANNOUNCE)(supervisor.urls))
-        if complete and ready_file:
-            supervisor.write_ready_file(ready_file)
-        supervisor.watch()
+            for name, url in supervisor.urls.items():
+                console.say(f"  {name:<28}{url}")
+            if settings.UP_ANNOUNCE:
+                console.say(import_string(settings.UP_ANNOUNCE)(supervisor.urls))
+            if ready_file:
+                supervisor.write_ready_file(ready_file)
+
+        supervisor.start_all()  # what is not ready by then is told, and waited for
+        supervisor.watch(announce)
 
 
 class _ServerKeeper:
@@ -108,18 +121,24 @@ class _ServerKeeper:
         self._console = console
         self._looked_at = 0.0
 
-    def __call__(self) -> None:
+    def __call__(self) -> bool:
+        """Say whether one of them is to be found at another port now."""
         now = time.monotonic()
         if now - self._looked_at < _SERVERS_ROUND_S:
-            return
+            return False
         self._looked_at = now
+        before = _server_ports(self._local)
         for name, server in (("PostgreSQL", postgres), ("Valkey", valkey)):
             if server.running_pid(self._local) is None:
                 self._console.say(f"{name} is gone; starting it again")
                 try:
                     server.start(self._local, tethered=True)
                 except (postgres.PostgresError, valkey.ValkeyError) as error:
-                    self._console.say(f"{name}: {error}")
+                    self._console.alarm(f"{name}: {error}")
+        if _server_ports(self._local) == before:
+            return False
+        _follow_servers(self._local)
+        return True
 
 
 class _only_one:  # noqa: N801 - used like a function
@@ -149,13 +168,31 @@ def _log_apart(local: LocalDirectory) -> None:
     root.handlers = [handler]
 
 
+def _server_ports(local: LocalDirectory) -> tuple[int, int]:
+    return postgres.endpoint(local).port, valkey.endpoint(local).port
+
+
+def _follow_servers(local: LocalDirectory) -> None:
+    """Point this process at PostgreSQL where it listens now: its port may have been somebody else's when settings were read."""
+    database = connections.settings["default"]
+    port = str(postgres.endpoint(local).port)
+    if "LOCK_DB_PORT" not in os.environ and database["PORT"] != port:
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's has one
+        database["PORT"] = port
+
+
 def _seed(name: str, local: LocalDirectory) -> None:
     """Run a seeding command in this process, its output in `log/<name>.log`, while the other processes start."""
-    with (local.log / f"{name}.log").open("a", encoding="utf-8") as log:
+    file = local.log / f"{name}.log"
+    with file.open("a", encoding="utf-8") as output:
         try:
-            call_command(name, stdout=log, stderr=log)
+            through_outages(lambda: call_command(name, stdout=output, stderr=output), _SEEDING_S)
         except CommandError as error:
             raise StartFailed(f"{name} failed: {error}") from error
+        except Exception as error:
+            traceback.print_exc(file=output)
+            raise StartFailed(f"{name} failed: {type(error).__name__}: {error}; see {file}") from error
 
 
 def _specs(port: int | None, without: list[str]) -> list[ProcessSpec]:
@@ -169,9 +206,17 @@ def _specs(port: int | None, without: list[str]) -> list[ProcessSpec]:
 def _heartbeat_ages() -> Mapping[str, float] | None:
     """Give each row's age in seconds on the database's clock, or None while the database is away."""
     try:
-        with tenancy.queues(), connection.cursor() as cursor:
-            table = Heartbeat._meta.db_table
-            cursor.execute(f"SELECT name, extract(epoch FROM (SELECT clock_timestamp()) - beat_at)::float8 FROM {table}")  # noqa: S608
-            return dict(cursor.fetchall())
+        with tenancy.queues():
+            return heartbeat.ages()
     except Error:
         return None
+
+
+def _tell_failing(failing: Mapping[str, str]) -> bool:
+    """Note what does not start where the console shows it; False while the database is away."""
+    try:
+        with tenancy.queues():
+            heartbeat.note_failing(failing)
+    except Error:
+        return False
+    return True
