@@ -48,7 +48,16 @@ TRIM_EVERY_MESSAGES = 1000
 TRIM_EVERY_S = 2.0
 SEVEN_DAYS_S = 7 * 24 * 3600.0
 
-_TRANSIENT_ANSWERS = ("OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN")
+_TRANSIENT = (
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.NoScriptError,  # the server restarted, and so again after the script was loaded anew
+    redis.exceptions.MasterDownError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+)
+_TRANSIENT_ANSWERS = ("LOADING", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED")
+"""How answers begin that pass by themselves and for which the client has no class of their own."""
 
 
 class RedisStreamsBus:
@@ -315,11 +324,12 @@ class RedisStreamsBus:
             raise BusUnavailable(f"the broker does not answer: {type(failure).__name__}") from failure
         except redis.ResponseError as refusal:
             text = str(refusal)
-            if isinstance(refusal, redis.exceptions.OutOfMemoryError | redis.ReadOnlyError) or any(
-                word in text.split(":", 1)[0] for word in _TRANSIENT_ANSWERS
-            ):
+            if isinstance(refusal, _TRANSIENT) or text.startswith(_TRANSIENT_ANSWERS):
                 raise BusUnavailable(f"the broker cannot take work now: {text[:60]}") from refusal
             raise BusMisconfigured(f"the broker refuses: {text[:120]}") from refusal
+        except redis.RedisError as failure:  # half an answer: the connection is no longer in step
+            self._redis.connection_pool.disconnect(inuse_connections=False)
+            raise BusUnavailable(f"the broker's answer has no sense: {type(failure).__name__}") from failure
 
 
 def _parts(messages: Sequence[BusMessage]) -> Iterator[Sequence[BusMessage]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import time
 from collections.abc import Iterator
 
@@ -199,6 +200,34 @@ def test_a_full_server_is_unavailable_and_takes_nothing_of_the_batch(bus: RedisS
     finally:
         server.config_set("maxmemory", "0")
     assert bus.depth(topic, GROUP) == 0
+
+
+def test_a_server_that_forgets_scripts_again_and_again_is_unavailable_and_loses_nothing(
+    bus: RedisStreamsBus, redis_broker: ValkeyBroker
+) -> None:
+    """A script is loaded and run by two calls; a server that restarts in between does not know it."""
+    topic, over = new_topic(), threading.Event()
+
+    def forget() -> None:
+        client = redis.Redis.from_url(redis_broker.url, protocol=2)
+        while not over.is_set():
+            client.script_flush()
+        client.close()
+
+    forgetful = [threading.Thread(target=forget) for _ in range(3)]
+    for thread in forgetful:
+        thread.start()
+    sent, refused = 0, 0
+    while not (sent >= 20 and refused):
+        try:
+            bus.publish([BusMessage(topic, "k", str(sent).encode())])
+            sent += 1
+        except BusUnavailable:
+            refused += 1
+    over.set()
+    for thread in forgetful:
+        thread.join()
+    assert [int(one.message.body) for one in _take(bus, topic, sent)] == list(range(sent))
 
 
 def test_a_wrong_password_is_a_matter_of_configuration(redis_broker: ValkeyBroker) -> None:

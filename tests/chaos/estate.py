@@ -39,6 +39,7 @@ class Part:
         self._environment = environment
         self.log = estate.local.log / f"{name}.log"
         self.starts = 0
+        self._was_killed = False
         self._process: subprocess.Popen[bytes] | None = None
         self.log.unlink(missing_ok=True)
         self.start()
@@ -50,6 +51,7 @@ class Part:
                 start_new_session=True,
             )  # fmt: skip
         self.starts += 1
+        self._was_killed = False
 
     @property
     def pid(self) -> int:
@@ -66,7 +68,13 @@ class Part:
             return
         if self.is_alive:
             os.killpg(self._process.pid, signal.SIGKILL)
+            self._was_killed = True
         self._process.wait()
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it ended though nobody killed it: no process of the service may."""
+        return not self.is_alive and not self._was_killed
 
     def freeze(self) -> None:
         os.killpg(self.pid, signal.SIGSTOP)
@@ -131,10 +139,13 @@ class Estate:
         return self._part(name, argv, environment)
 
     def kill_all(self) -> None:
+        """Ends every process. Raises AssertionError where one had ended by itself."""
+        ended = [part.last_words() for part in self.parts if part.ended_by_itself]
         for part in self.parts:
             part.kill()
             print(part.last_words())  # noqa: T201 - pytest shows it beside a failure
         self.parts.clear()
+        assert not ended, "\n".join(["these ended by themselves:", *ended])
 
     def bus(self, **options: Any) -> RedisStreamsBus:
         return RedisStreamsBus(valkey.endpoint(self.local).url(), **options)
