@@ -11,7 +11,7 @@ from datetime import timedelta
 from credentials import event_data, notices, pin_slots
 from credentials.house import house
 from credentials.models import CredentialDoor, DoorState, KeyCredential
-from credentials.targets import Verb, next_verb
+from credentials.targets import Verb, next_verb, wanted
 from devices import call_counts, selectors
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
@@ -44,7 +44,8 @@ def take_door(
     if item.outcome is Outcome.UNKNOWN:
         door.due_at = backoff(context, max(1, door.attempts), call_counts.wait_s(item.error) if item.error else 0.0)
         if call.verb_at(door.device_id) is Verb.REVOKE:
-            alarm_revoke(context, key, "the vendor's answer was lost")
+            if not is_given_anew(key, door):
+                alarm_revoke(context, key, "the vendor's answer was lost")
             _close_if_over(context, key, door)
         return
     if item.outcome is Outcome.DEFERRED:
@@ -133,10 +134,16 @@ def refuse_door(
     if waits_for_another:  # the old room is kept open until the new one has the key: no failure of taking back
         return
     if verb is Verb.REVOKE:
-        alarm_revoke(context, key, error.reason.value)
+        if not is_given_anew(key, door):
+            alarm_revoke(context, key, error.reason.value)
         _close_if_over(context, key, door)
     elif verb is Verb.SUSPEND:
         alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
+
+
+def is_given_anew(key: KeyCredential, door: CredentialDoor) -> bool:
+    """Say whether taking the key from the door is only the first half of giving the same key anew there."""
+    return wanted(key, door) == "present" and door.pin_version == key.pin_version
 
 
 def _close_if_over(context: StepContext, key: KeyCredential, door: CredentialDoor) -> None:

@@ -16,9 +16,18 @@ from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
-from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, vendor_digits
+from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, refused_changes, vendor_digits
 from sagas.flows.one_change import AT_ENCODER
-from sagas.flows.settle_doors import VENDOR_ERROR, alarm, environment, note_card, refuse_door, rest_pin, take_door
+from sagas.flows.settle_doors import (
+    VENDOR_ERROR,
+    alarm,
+    environment,
+    is_given_anew,
+    note_card,
+    refuse_door,
+    rest_pin,
+    take_door,
+)
 from sagas.models import SagaStatus
 from sagas.steps import Answer, Call, StepContext, Work, backoff, is_spent
 from vendors.port.errors import KeyIssueFailed, KeyRevokeFailed, LockError, Reason, VendorUnreachable
@@ -187,9 +196,11 @@ def _take_refusal(
         draw_again(context, key)
         given_again.tell_of_new_digits(work, key)
         return
-    said_no = not error.retriable or (call.meta.attempt == 1 and error.reason in NOT_REACHED)
+    said_no = definite or not error.retriable or (call.meta.attempt == 1 and error.reason in NOT_REACHED)
+    said_no = said_no or _keeps_its_key(key, call, doors, error)
     for door in doors:
-        refuse_door(context, key, call, door, error, definite=definite or said_no)
+        refuse_door(context, key, call, door, error, definite=said_no)
+    refused_changes.note(work, key, call, doors, error)
     if error.throttled and error.reason is Reason.QUOTA and call.verb is Verb.ISSUE and _quota_outlasted(context, work, key):
         for door in doors:
             door.final = True
@@ -198,6 +209,12 @@ def _take_refusal(
     if call.verb is Verb.ISSUE and gives_up and fall_back.change_kind(context, key, error.reason.value):
         for door in doors:
             door.final = False
+
+
+def _keeps_its_key(key: KeyCredential, call: Call, doors: list[CredentialDoor], error: LockError) -> bool:
+    """Say whether doors that were to have the key given anew answered that they do not let go of it."""
+    is_half = call.verb is Verb.REVOKE and all(is_given_anew(key, door) for door in doors)
+    return is_half and not isinstance(error, VendorUnreachable)
 
 
 def _quota_outlasted(context: StepContext, work: Work, key: KeyCredential) -> bool:
@@ -209,6 +226,7 @@ def _quota_outlasted(context: StepContext, work: Work, key: KeyCredential) -> bo
 def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:
     _decide_pending(context, work, key, error)
     old_rooms.settle(context.batch, key)
+    refused_changes.go_on(context, work, key)
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
     open_doors = [door for door, verb in wanting if not is_spent(key, door, verb)]
@@ -312,7 +330,7 @@ def _tell_settled(context: StepContext, work: Work, key: KeyCredential) -> None:
         _resume(context, work, key)
     _tell_updated(context, work, key)
     if key.state == State.ACTIVE:
-        for code in ("DOORS_PENDING", "DOORS_MISSING"):
+        for code in ("DOORS_PENDING", "DOORS_MISSING", refused_changes.NOT_CHANGED):
             notices.clear(key, code)
 
 
@@ -362,7 +380,8 @@ def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
         if not any(door.room_id for door in doors):  # the rooms follow; a shared door that does not is the error told below
             _tell_updated(context, work, key)
         context.batch.emit(key, VENDOR_ERROR, data, work.cause)
-    alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
+    if not refused_changes.tell(context, key, doors) or any(next_verb(key, door) is not Verb.UPDATE for door in doors):
+        alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
 
 
 def _take_artifact(context: StepContext, key: KeyCredential, call: Call, result: IssueResult) -> None:

@@ -44,6 +44,7 @@ from tests.support.stage.callers import Caller, api_caller, console_user
 from vendors.port.ids import new_id
 from vendors.port.simulated import DoorAttempt, HeldKey
 from vendors.port.types import CredentialKind
+from vendors.support.control_port import ControlPort
 
 if TYPE_CHECKING:
     from tests.support.stage.world import World
@@ -245,6 +246,10 @@ class House:
         """Present an artifact at a door, as its holder does; the lock remembers it. Says whether it opened."""
         control = self.world.control(self.vendors[door])
         return control.try_door(self.doors[door], CredentialKind(artifact.kind), artifact.value).is_open
+
+    def fault(self, vendor: str, rule: Mapping[str, Any]) -> None:
+        """Set a fault at a vendor's simulator, in that simulator's own words (`/faults` of its control port), until healed."""
+        ControlPort(self.world.simulator(vendor).control).post("/faults", dict(rule))
 
     def held(self, door: str) -> list[HeldKey]:
         """Return what a door holds."""
