@@ -19,6 +19,9 @@ from sagas.models import SagaStatus
 from sagas.outbox import Cause
 from sagas.steps import Work
 
+WAITS = "waits"
+"""Of a saga's arguments: it waits for other work, or for an answer that is still out, and asked for nothing of its own. When it
+is due again it goes behind what is due by then."""
 LEASE_S = 8
 """A lease's length. A vendor call may last 60 s, a lease may not: the holder renews."""
 
@@ -37,6 +40,11 @@ _SAGA_COLUMNS = {
 }  # fmt: skip
 
 
+_BEHIND = (
+    f"CASE WHEN s.args ? '{WAITS}' THEN (SELECT extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.position END"
+)
+
+
 def clocks() -> tuple[datetime, datetime]:
     """Returns the hotel's time and the database's real time."""
     with connection.cursor() as cursor:
@@ -51,7 +59,7 @@ def wake_due() -> int:
         cursor.execute(
             "WITH ripe AS (SELECT id FROM sagas_saga WHERE status = 'retry' AND due_at <= (SELECT clock_timestamp())"
             " ORDER BY due_at LIMIT 500 FOR UPDATE SKIP LOCKED)"
-            " UPDATE sagas_saga s SET status = 'due' FROM ripe WHERE s.id = ripe.id"
+            f" UPDATE sagas_saga s SET status = 'due', position = {_BEHIND} FROM ripe WHERE s.id = ripe.id"
         )
         woken = cursor.rowcount
         cursor.execute(
@@ -101,28 +109,33 @@ def claim_lanes(owner: str, limit: int, held: Sequence[str], only: Sequence[str]
     return taken
 
 
-def claim_sagas(slots: Mapping[str, tuple[int, int]], urgent_only: Iterable[str] = ()) -> list[Work]:
+def claim_sagas(
+    slots: Mapping[str, tuple[int, int]], urgent_only: Iterable[str] = (), from_priority: Mapping[str, int] | None = None
+) -> list[Work]:
     """Claims due sagas of lanes held: `slots` is lane → (token, how many). Lanes in `urgent_only` give priority 0 alone.
 
-    At most one saga per credential runs at a time.
+    A lane in `from_priority` gives work of that priority or less urgent first, so that a flood of urgent work does not starve
+    the rest. At most one saga per credential runs at a time.
     """
     if not slots:
         return []
     urgent = set(urgent_only)
     lanes = list(slots)
+    first = from_priority or {}
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
             WITH held AS (
-                SELECT w.lane, w.token, w.slots, w.worst FROM unnest(%s::text[], %s::bigint[], %s::int[], %s::int[])
-                    AS w(lane, token, slots, worst)
+                SELECT w.lane, w.token, w.slots, w.worst, w.best
+                FROM unnest(%s::text[], %s::bigint[], %s::int[], %s::int[], %s::int[]) AS w(lane, token, slots, worst, best)
                 JOIN sagas_lane l ON l.key = w.lane AND l.token = w.token AND l.lease_until > (SELECT clock_timestamp())
             ), picked AS (
                 SELECT p.id, h.token FROM held h, LATERAL (
-                    SELECT s.id FROM sagas_saga s WHERE s.lane = h.lane AND s.status = 'due' AND s.priority <= h.worst
-                    AND (s.credential_id IS NULL OR NOT EXISTS (
-                        SELECT 1 FROM sagas_saga r WHERE r.credential_id = s.credential_id AND r.status = 'running'))
-                    ORDER BY s.priority, s.position LIMIT h.slots FOR UPDATE SKIP LOCKED) p
+                    SELECT found.id FROM (
+                        SELECT * FROM ({_due_sagas("BETWEEN h.best AND h.worst")}) AS wanted
+                        UNION ALL
+                        SELECT * FROM ({_due_sagas("< LEAST(h.best, h.worst + 1)")}) AS others
+                    ) AS found ORDER BY found.priority < h.best, found.priority, found.position LIMIT h.slots) p
             )
             UPDATE sagas_saga s SET status = 'running', token = picked.token FROM picked
             WHERE s.id = picked.id AND s.status = 'due' RETURNING {", ".join("s." + name for name in _WORK.split(", "))}
@@ -132,9 +145,20 @@ def claim_sagas(slots: Mapping[str, tuple[int, int]], urgent_only: Iterable[str]
                 [slots[lane][0] for lane in lanes],
                 [slots[lane][1] for lane in lanes],
                 [0 if lane in urgent else 9 for lane in lanes],
+                [0 if lane in urgent else first.get(lane, 0) for lane in lanes],
             ],
         )
         return [_work(row) for row in cursor.fetchall()]
+
+
+def _due_sagas(priorities: str) -> str:
+    """Return the query for a lane's due sagas of some priorities; `h` is the lane."""
+    return (
+        "SELECT s.id, s.priority, s.position FROM sagas_saga s WHERE s.lane = h.lane AND s.status = 'due'"
+        f" AND s.priority {priorities} AND (s.credential_id IS NULL OR NOT EXISTS ("
+        " SELECT 1 FROM sagas_saga r WHERE r.credential_id = s.credential_id AND r.status = 'running'))"
+        " ORDER BY s.priority, s.position LIMIT h.slots FOR UPDATE SKIP LOCKED"
+    )
 
 
 def unclaim(lanes: Mapping[str, int], in_hand: Iterable[str]) -> int:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,6 +45,7 @@ from sagas.flows import (
     settle_plan,
     settle_record,
     successors,
+    wake_sagas,
 )
 from sagas.models import SagaStatus
 from sagas.steps import Answer, Call, StepContext, Work, act
@@ -61,6 +62,8 @@ IDLE_S = (0.02, 0.2)
 """Shortest and longest pause when nothing is due; settings.IDLE_MAX_S may shorten both."""
 LANES_AT_ONCE = 64
 RELEASE_S = 0.1
+FAIR_TURN = 8
+"""Of so many turns of a lane one is for less urgent work first, so that urgent work without end does not starve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Runner:
         self._woken = 0.0
         self._in_doubt = False
         self._turn = 0
+        self._turns: Counter[str] = Counter()
         self._idle_s = tuple(min(pause, settings.IDLE_MAX_S) for pause in IDLE_S)
         self.steps = 0
 
@@ -200,7 +204,9 @@ class Runner:
                 self._lanes.update(claims.claim_lanes(self.owner, room, list(self._lanes), self._only))
             if not self._lanes:
                 return 0
-            works = sorted(claims.claim_sagas(*self._slots()), key=lambda work: (work.priority, work.id))
+            slots, urgent = self._slots()
+            claimed = claims.claim_sagas(slots, urgent, self._from_priority(slots))
+            works = sorted(claimed, key=lambda work: (work.priority, work.id))
             calls = self._plan_batch(works) if works else []
         for work, call in calls:
             self._flying[self._pool.submit(act, call)] = work
@@ -233,6 +239,17 @@ class Runner:
                 spare -= taken
             slots[lane] = (token, taken)
         return slots, urgent
+
+    def _from_priority(self, lanes: Iterable[str]) -> dict[str, int]:
+        """Says which lanes take less urgent work first this time: one turn in FAIR_TURN, of these one in two that of the next
+        priority."""
+        found = {}
+        for lane in lanes:
+            turn = self._turns[lane] = self._turns[lane] + 1
+            if turn % FAIR_TURN == 0:
+                passed = turn // FAIR_TURN
+                found[lane] = 3 if passed % 4 == 0 else 2 if passed % 2 == 0 else 1
+        return found
 
     def _in_turn(self) -> list[tuple[str, tuple[int, int]]]:
         lanes = list(self._lanes.items())
@@ -287,6 +304,7 @@ class Runner:
                 if call is not None:
                     calls.append((work, call))
             _flush(context)
+            _wake_waiting(context, [work for work in keyed if work.status in (SagaStatus.DONE, SagaStatus.DEAD)])
         tenancy.switch_to_queues()
         self._save_decided(works, calls, real_now)
         return calls
@@ -344,6 +362,7 @@ class Runner:
             settle_record.record(context, work, answer)
         _flush(context)
         old_rooms.wake(tenant_id, context.opened)
+        _wake_waiting(context, [work for work, _ in standing])
         call_counts.add(tenant_id, _calls_made(standing), hotel_now)
         breaker.note(tenant_id, _heard(standing), hotel_now, real_now, settings.RETRY_SCALE)
         tenancy.switch_to_queues()
@@ -480,6 +499,14 @@ def _turn_page(walk: Walk, work: Work, page: Sequence[str], real_now: datetime) 
 def _flush(context: StepContext) -> None:
     context.batch.flush()
     pin_slots.release(context.batch.tenant_id, context.releases)
+
+
+def _wake_waiting(context: StepContext, works: list[Work]) -> None:
+    """Let what waits for these sagas' keys, or for others of their stays, look again."""
+    keys = {work.credential_id for work in works if work.credential_id}
+    stays = {key.reservation_id for key_id in keys if (key := context.batch.keys.get(key_id)) and key.reservation_id}
+    if keys:
+        wake_sagas.wake_waiting(context.batch.tenant_id, keys, stays)
 
 
 def _calls_made(pairs: list[tuple[Work, Answer]]) -> dict[str, call_counts.Counted]:

@@ -61,6 +61,7 @@ def leave(batch: KeyBatch, place: House, key: KeyCredential, window: Window, sag
     for door in opens:
         door.old_room = KEPT
         batch.touch_door(door)
+    batch.retarget(key)  # each move is watched by a saga of its own
     old_rooms.watch(batch, key, cause)
 
 

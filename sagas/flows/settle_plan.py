@@ -22,6 +22,7 @@ from devices.health_rules import window_by_clocks
 from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
+from sagas.claims import WAITS
 from sagas.flows import choose_pin, fall_back, old_rooms, rest_key, settle_record, stay_start
 from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
@@ -49,10 +50,8 @@ from vendors.port.types import (
 
 WAIT_FULL_S = 60
 WAIT_QUOTA_S = 600
-WAIT_NEIGHBOUR_S = 0.2
-WAIT_ACTIVE_S = 1.0
-WAIT_PERSON_S = 15.0
-"""How often a key that waits for a room, the desk or papers is looked at by what shall suspend it once it is active."""
+LOOK_S = 15.0
+"""How often a saga that waits for other work is looked at, beside the wake-up by that work."""
 
 
 @dataclass
@@ -88,8 +87,9 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
     if key is None:
         _park(work, "NOT_FOUND", "the credential is not there")
         return None
+    work.args = {name: value for name, value in work.args.items() if name != WAITS}
     if key.acting_saga not in (None, work.id) and key.acting_saga in provisions.busy:
-        _wait(context, work, WAIT_NEIGHBOUR_S)
+        _wait_for_others(context, work)
         return None
     if not _late_suspend(context, work, key):
         return None
@@ -122,7 +122,7 @@ def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
         work.status = SagaStatus.DONE.value
         return False
     if key.state != State.ACTIVE:
-        _wait(context, work, WAIT_PERSON_S if key.waiting_for else WAIT_ACTIVE_S)
+        _wait_for_others(context, work)
         return False
     work.args = {name: value for name, value in work.args.items() if name != rest_key.WHEN_ACTIVE}
     key.suspend_reason = reason
@@ -173,8 +173,8 @@ def _unless_another_comes_first(
     context: StepContext, work: Work, key: KeyCredential, group: Group, given: Sequence[CredentialDoor]
 ) -> Group | None:
     """Holds a call back that gives the key at doors where another one of the stay has to be settled before it."""
-    if given and stay_start.must_wait(context.batch, key, given):
-        _wait(context, work, WAIT_ACTIVE_S * context.retry_scale)
+    if given and stay_start.must_wait(context.batch, key, given, work.priority):
+        _wait_for_others(context, work)
         return None
     return group
 
@@ -490,6 +490,12 @@ def _open_card(key: KeyCredential) -> CardNumber | None:
 
 def _wait(context: StepContext, work: Work, seconds: float) -> None:
     work.status, work.due_at = SagaStatus.RETRY.value, context.real_now + timedelta(seconds=seconds)
+
+
+def _wait_for_others(context: StepContext, work: Work) -> None:
+    """Let the saga wait until other work wakes it, which costs no turn; a slow look finds what a wake-up missed."""
+    work.args = {**work.args, WAITS: True}
+    _wait(context, work, LOOK_S * context.retry_scale)
 
 
 def _park(work: Work, code: str, detail: str) -> None:

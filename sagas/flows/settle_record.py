@@ -16,6 +16,7 @@ from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS
+from sagas.claims import WAITS
 from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, refused_changes, vendor_digits
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import (
@@ -241,6 +242,8 @@ def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockEr
             work.status = SagaStatus.DUE.value
         else:
             work.status, work.due_at = SagaStatus.RETRY.value, min(due for due in dues if due is not None)
+            if any(door.resume_token_sealed for door in open_doors):  # it asks again how it ended: others go first
+                work.args = {**work.args, WAITS: True}
 
 
 def _decide_pending(context: StepContext, work: Work, key: KeyCredential, error: LockError | None) -> None:

@@ -19,7 +19,7 @@ from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
 from credentials.targets import Verb, next_verb
 from devices import adapters
-from sagas.flows import rest_key
+from sagas.flows import rest_key, wake_sagas
 from sagas.flows.one_change import spans
 from sagas.models import Saga, SagaStatus
 from sagas.steps import is_spent
@@ -31,17 +31,23 @@ _THERE = (DoorState.PRESENT.value, DoorState.SUSPENDED.value)
 Other = tuple[KeyCredential, list[CredentialDoor]]
 
 
-def must_wait(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
+def must_wait(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor], priority: int) -> bool:
     """Says whether another key of the stay must be settled at these doors before this one is given there.
 
-    Never for ever: what is waited for has a saga at work, whose tries are counted. A key that was asked for itself does not
-    wait any more.
+    Never for ever: what is waited for has a saga at work, whose tries are counted, and which gets the waiting one's `priority`.
+    A key that was asked for itself does not wait any more.
     """
     if any(door.verb for door in doors):
         return False
     ahead = [other.id for other, rows in _others(batch, key, doors) if any(_goes_first(key, other, row) for row in rows)]
+    if not ahead:
+        return False
     at_work = Saga.objects.filter(tenant_id=key.tenant_id, credential_id__in=ahead, status__in=_AT_WORK)
-    return bool(ahead) and at_work.exclude(flow=rest_key.SUSPEND).exists()
+    at_work = at_work.exclude(flow=rest_key.SUSPEND)
+    if not at_work.exists():
+        return False
+    wake_sagas.hurry(at_work, priority)
+    return True
 
 
 def intent_at(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> Intent:

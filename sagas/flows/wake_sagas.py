@@ -7,10 +7,13 @@ was written under the key's lock.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from sagas.claims import WAITS
 from sagas.models import Saga, SagaStatus
 
 
@@ -21,6 +24,23 @@ def wake(rows: QuerySet[Saga]) -> bool:
         return False
     _free(waiting).update(status=SagaStatus.DUE, due_at=None, finished_at=None)
     return True
+
+
+def wake_waiting(tenant_id: str, credential_ids: Collection[str], reservation_ids: Collection[str]) -> None:
+    """Make those sagas of these keys and stays due that wait for other work. Inside the tenant's block."""
+    mine = Q(credential_id__in=sorted(credential_ids)) | Q(reservation_id__in=sorted(reservation_ids))
+    rows = Saga.objects.filter(mine, tenant_id=tenant_id, status=SagaStatus.RETRY, args__has_key=WAITS)
+    ids = list(rows.order_by("id").select_for_update(skip_locked=True).values_list("id", flat=True))
+    if ids:
+        Saga.objects.filter(id__in=ids).update(status=SagaStatus.DUE, due_at=None, position=time.time_ns() // 1000)
+
+
+def hurry(rows: QuerySet[Saga], priority: int) -> None:
+    """Give those of the sagas that are not at their end at least this priority: urgent work waits for them."""
+    waiting = rows.filter(status__in=[SagaStatus.DUE, SagaStatus.RETRY, SagaStatus.TIMER], priority__gt=priority)
+    ids = list(waiting.order_by("id").select_for_update(skip_locked=True).values_list("id", flat=True))
+    if ids:
+        Saga.objects.filter(id__in=ids).update(priority=priority)
 
 
 def put_off(rows: QuerySet[Saga], until: datetime | None) -> None:

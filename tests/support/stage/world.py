@@ -171,6 +171,12 @@ class World:
                 CredentialDoor.objects.filter(tenant_id=house.tenant_id, due_at__isnull=False).update(due_at=None)
         return count
 
+    @contextmanager
+    def retries_shortened(self, scale: float) -> Iterator[None]:
+        """Let every wait before a retry take only so much of its time, as if the machine were slower by as much."""
+        with override_settings(RETRY_SCALE=scale):
+            yield
+
     def waiting(self) -> list[str]:
         """Return flow and status of every saga of this test's houses that is not at its end."""
         found = []
