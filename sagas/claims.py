@@ -41,7 +41,7 @@ _SAGA_COLUMNS = {
 
 
 _BEHIND = (
-    f"CASE WHEN s.args ? '{WAITS}' THEN (SELECT extract(epoch FROM clock_timestamp()) * 1000000)::bigint ELSE s.position END"
+    f"CASE WHEN s.args ? '{WAITS}' THEN (extract(epoch FROM (SELECT clock_timestamp())) * 1000000)::bigint ELSE s.position END"
 )
 
 

@@ -172,8 +172,9 @@ def _needed_now(batch: KeyBatch, key: KeyCredential, row: Reservation | None) ->
         return True
     devices = [door.device_id for door in batch.doors_at(key) if door.room_id in _left_rooms(batch, key, row)]
     by_hand = CredentialDoor.objects.filter(
-        tenant_id=key.tenant_id, device_id__in=devices, dropped=False, old_room="", credential__state__in=sorted(LIVE),
-        credential__holder_kind="guest", credential__valid_from__lte=batch.now, credential__valid_until__gt=batch.now,
+        tenant_id=key.tenant_id, device_id__in=devices, state__in=[DoorState.PRESENT, DoorState.SUSPENDED], dropped=False,
+        old_room="", credential__state__in=sorted(LIVE), credential__holder_kind="guest",
+        credential__valid_from__lte=batch.now, credential__valid_until__gt=batch.now,
     ).exclude(credential__reservation_id=key.reservation_id or "")  # fmt: skip
     stays = set(by_hand.values_list("credential__reservation_id", flat=True))
     known = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id__in=sorted(s for s in stays if s))

@@ -156,10 +156,9 @@ def _take_result(
     if isinstance(result, IssueResult):
         _take_artifact(context, key, answer.call, result)
     _note_card(context, work, key, answer.call, result)
+    _note_opened(context, key, answer.call, result)
     if answer.call.verb is Verb.ISSUE:  # at once, or when the card was laid down
         companions.follow_up(context, work, key, result)
-        if key.reservation_id and any(item.outcome is Outcome.DONE for item in result.doors):
-            context.opened.add(key.reservation_id)
     return error
 
 
@@ -210,6 +209,13 @@ def _take_refusal(
     if call.verb is Verb.ISSUE and gives_up and fall_back.change_kind(context, key, error.reason.value):
         for door in doors:
             door.final = False
+
+
+def _note_opened(context: StepContext, key: KeyCredential, call: Call, result: CallResult) -> None:
+    """Note that a door of the stay opened, for those who wait for it."""
+    opened = [item for item in result.doors if item.outcome is Outcome.DONE and call.verb_at(item.device_id) is Verb.ISSUE]
+    if opened and key.reservation_id:
+        context.opened.add(key.reservation_id)
 
 
 def _keeps_its_key(key: KeyCredential, call: Call, doors: list[CredentialDoor], error: LockError) -> bool:

@@ -14,6 +14,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from sagas.claims import WAITS
+from sagas.intake import PRIORITY_BULK
 from sagas.models import Saga, SagaStatus
 
 
@@ -37,7 +38,9 @@ def wake_waiting(tenant_id: str, credential_ids: Collection[str], reservation_id
 
 def hurry(rows: QuerySet[Saga], priority: int) -> None:
     """Give those of the sagas that are not at their end at least this priority: urgent work waits for them."""
-    waiting = rows.filter(status__in=[SagaStatus.DUE, SagaStatus.RETRY, SagaStatus.TIMER], priority__gt=priority)
+    waiting = rows.filter(
+        status__in=[SagaStatus.DUE, SagaStatus.RETRY, SagaStatus.TIMER], priority__in=range(priority + 1, PRIORITY_BULK + 1)
+    )
     ids = list(waiting.order_by("id").select_for_update(skip_locked=True).values_list("id", flat=True))
     if ids:
         Saga.objects.filter(id__in=ids).update(priority=priority)

@@ -20,6 +20,8 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from credentials import pin_slots
+from credentials.models import Reservation
+from credentials.services import KeyBatch
 from devices import (
     break_glass,
     breaker,
@@ -46,7 +48,7 @@ from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
 from sagas import acts, claims, figures, housekeeping
 from sagas.bus.redis_streams import RedisStreamsBus
-from sagas.flows import read_log, take_webhook
+from sagas.flows import read_log, room_move, take_webhook
 from sagas.models import DeadLetter, ReconcileRun
 from sagas.publisher import Publisher, ensure_shards
 from sagas.reconcile import owners, run, turns, vanishing
@@ -154,6 +156,19 @@ def _sagas(ground: Ground) -> None:
     with queues():
         lanes = claims.claim_lanes("somebody", 4, [], [f"{ground.house.installation_id}:"])
         claims.renew("somebody", {lane: token for lane, (token, _) in lanes.items()})
+
+
+def _moves(ground: Ground) -> None:
+    """A guest whose old room is kept: is it somebody else's by now?"""
+    house = ground.house
+    reservation_id, key_id = list(house.keys.items())[6]
+    ground.plant("UPDATE credentials_credentialdoor SET old_room = 'kept' WHERE credential_id = %s AND room_id <> ''", key_id)
+    with tenant(house.tenant_id):
+        batch = KeyBatch.load_stays(house.tenant_id, [reservation_id], clock.now())
+        row = Reservation.objects.get(tenant_id=house.tenant_id, reservation_id=reservation_id)
+        row.rooms = [house.rooms[0]]
+        room_move._needed_now(batch, batch.keys[key_id], row)
+        room_move._others(batch, batch.keys[key_id], row)
 
 
 def _ended_windows(ground: Ground) -> None:
@@ -345,7 +360,7 @@ def _console(ground: Ground) -> None:
 
 
 WORK: tuple[Callable[[Ground], None], ...] = (
-    _sagas, _ended_windows, _tidy, _pushes, _logs, _polls, _comparison, _metrics, _events, _breaker, _secrets, _desk,
+    _sagas, _moves, _ended_windows, _tidy, _pushes, _logs, _polls, _comparison, _metrics, _events, _breaker, _secrets, _desk,
 )  # fmt: skip
 ASKED: tuple[Callable[[Ground], None], ...] = (_callers, _console)
 """What people ask for. A list of all there is may read all there is, but not to find what is due."""
