@@ -1,16 +1,14 @@
 """Processes are stopped for longer than their sessions may idle and their leases last, and go on: nothing buried, nothing doubled.
 
 Rule: these are the real processes, stopped by SIGSTOP as a suspended or overloaded machine stops them, at a chosen point: a line in
-between sees the statement that a process is about to make, and stops it before the answer comes.
+between sees the statement that a process is about to make, and stops the process before the server has it.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
@@ -30,43 +28,66 @@ from vendors.port.ids import new_id
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
-BOOKINGS = 60
+IDLE_S = 5.0
+"""So long a worker's session may idle in a transaction before the server ends it."""
 KILLED = "terminating connection due to idle-in-transaction timeout"
 
 
-@dataclass
 class Stopper:
-    """Stops a process when it sends a statement with the mark in it, once."""
+    """A line to the database that stops a process for `pause_s` seconds when it sends a statement with a mark in it, once."""
 
-    proxy: TcpProxy
-    part: Part | None = None
-    mark: bytes = b""
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
+    def __init__(self, estate: Estate, pause_s: float) -> None:
+        self.proxy = TcpProxy("127.0.0.1", estate.postgres_port)
         self.proxy.hold_s = self._look
+        # Stopped, the process hears nothing: it reads the server's last words when it goes on, and the end of the line after them.
+        self.proxy.linger_s = pause_s - IDLE_S + 1.5
+        self._pause_s = pause_s
+        self._armed: tuple[Part, bytes] | None = None
+        self._stopped = threading.Event()
+        self._went_on = threading.Event()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"LOCK_DB_HOST": "127.0.0.1", "LOCK_DB_PORT": str(self.proxy.port)}
 
     def arm(self, part: Part, mark: bytes) -> None:
-        self.part, self.mark = part, mark
+        self._stopped.clear()
+        self._went_on.clear()
+        self._armed = (part, mark)
+
+    def await_stop(self) -> None:
+        assert self._stopped.wait(60), f"{self._armed} was not stopped"
+
+    def await_thaw(self) -> None:
+        assert self._went_on.wait(self._pause_s + 10)
 
     def _look(self, piece: bytes) -> float:
-        if self.part is not None and self.mark in piece and not self.stopped.is_set():
-            self.part.freeze()
-            self.stopped.set()
-        return 0.0
+        armed = self._armed
+        if armed is None or armed[1] not in piece or self._stopped.is_set():
+            return 0.0
+        self.stop_now(armed[0])
+        self._stopped.set()
+        return self._pause_s + 3.0
+
+    def stop_now(self, part: Part) -> None:
+        """Stops a process, wherever it is, and lets it go on after the pause."""
+        self._went_on.clear()
+        part.freeze()
+
+        def thaw() -> None:
+            part.thaw()
+            self._went_on.set()
+
+        threading.Timer(self._pause_s, thaw).start()
 
 
 @contextmanager
-def stoppers(estate: Estate, count: int) -> Iterator[list[Stopper]]:
-    lines = [TcpProxy("127.0.0.1", estate.postgres_port) for _ in range(count)]
-    yield [Stopper(line) for line in lines]
+def stoppers(estate: Estate, pause_s: float, count: int) -> Iterator[list[Stopper]]:
+    lines = [Stopper(estate, pause_s) for _ in range(count)]
+    yield lines
     estate.kill_all()
     for line in lines:
-        line.stop()
-
-
-def _through(stopper: Stopper) -> dict[str, str]:
-    return {"LOCK_DB_HOST": "127.0.0.1", "LOCK_DB_PORT": str(stopper.proxy.port)}
+        line.proxy.stop()
 
 
 def _nothing_buried(hotels: list[Hotel]) -> None:
@@ -84,63 +105,71 @@ def test_runner_consumer_and_relay_stopped_inside_a_transaction_and_in_a_vendors
     pause_s: float, estate: Estate, locks: MockLocks
 ) -> None:
     hotels = [mock_hotel(locks, "latencyMs=300", rooms=20) for _ in range(2)]
-    with stoppers(estate, 4) as (planning, recording, consuming, relaying):
-        marks = {
-            "consumer": (consuming, estate.consumer(**_through(consuming)), b"sagas_inboxmessage"),
-            "publisher": (relaying, estate.publisher(**_through(relaying)), b"SET published_at"),
-            "planner": (planning, estate.runner("planner", **_through(planning)), b"credential.pending"),
-            "recorder": (recording, estate.runner("recorder", **_through(recording)), b"sagas_sagastep"),
-        }
-        caller = estate.runner("caller")
-        bus = estate.bus()
-        producer = Producer(bus, hotels, BOOKINGS, per_second=20)
-        producer.start()
-        eventually(lambda: issued(hotels) >= 5, 60, "work is under way")
-        for stopper, part, mark in marks.values():
-            stopper.arm(part, mark)
-        for name, (stopper, _, _) in marks.items():
-            assert stopper.stopped.wait(60), f"{name} was not stopped"
-        calls_before = len(locks.calls(*(door for hotel in hotels for door in hotel.doors.values())))
-        eventually(
-            lambda: (
-                len(locks.calls(*(door for hotel in hotels for door in hotel.doors.values()))) > calls_before
-                or issued(hotels) >= BOOKINGS - 20
-            ),
-            60,
-            "the last runner calls the vendor",
-        )
-        caller.freeze()
-        time.sleep(pause_s)
-        for part in (caller, *(part for _, part, _ in marks.values())):
-            part.thaw()
-        producer.join()
-        wait_for_the_end(estate, hotels, BOOKINGS, 90)
-        log = (estate.local.log / "postgres.log").read_text(errors="replace")
-        assert log.count(KILLED) >= len(marks)
-        assert all(part.is_alive for part in (caller, *(part for _, part, _ in marks.values())))
-    nothing_lost_or_doubled(hotels, locks, BOOKINGS)
+    doors = [door for hotel in hotels for door in hotel.doors.values()]
+    bus, booked = estate.bus(), 0
+    with stoppers(estate, pause_s, 3) as (running, consuming, relaying):
+        runner = estate.runner(**running.environment)
+        consumer = estate.consumer(**consuming.environment)
+        relay = estate.publisher(**relaying.environment)
+
+        @contextmanager
+        def beside() -> Iterator[None]:
+            """Ten more bookings; processes that take over what the stopped ones had."""
+            nonlocal booked
+            Producer(bus, hotels, 10).send()
+            booked += 10
+            yield
+            others = [estate.runner("other-runner"), estate.consumer("other-consumer"), estate.publisher("other-publisher")]
+            for stopper in (running, consuming, relaying):
+                stopper.await_thaw()
+            eventually(lambda: issued(hotels) == booked, 60, f"{booked} keys issued")
+            for other in others:
+                other.kill()
+
+        running.arm(runner, b"credential.pending")
+        consuming.arm(consumer, b"sagas_inboxmessage")
+        relaying.arm(relay, b"SET published_at")
+        with beside():
+            consuming.await_stop()
+            consuming.await_thaw()
+            running.await_stop()
+            relaying.await_stop()
+        running.arm(runner, b"sagas_sagastep")
+        with beside():
+            running.await_stop()
+        with beside():
+            calls = len(locks.calls(*doors))
+            eventually(lambda: len(locks.calls(*doors)) > calls, 60, "a call is out")
+            running.stop_now(runner)
+        wait_for_the_end(estate, hotels, booked, 90)
+        assert (estate.local.log / "postgres.log").read_text(errors="replace").count(KILLED) >= 4
+        assert all(part.is_alive for part in (runner, consumer, relay))
+    nothing_lost_or_doubled(hotels, locks, booked)
     _nothing_buried(hotels)
     bus.close()
 
 
 def test_a_runner_stopped_while_it_sweeps_goes_on_sweeping(estate: Estate, locks: MockLocks) -> None:
     hotel = mock_hotel(locks, rooms=2, policy={"late_grace_minutes": 0})
-    with stoppers(estate, 1) as (sweeping,):
-        runner = estate.runner(**_through(sweeping))
+    with stoppers(estate, 6.5, 1) as (sweeping,):
+        runner = estate.runner(**sweeping.environment)
         sweeping.arm(runner, b"ends_at <= (SELECT")
-        assert sweeping.stopped.wait(60)
-        time.sleep(6.5)
-        runner.thaw()
+        sweeping.await_stop()
+        sweeping.await_thaw()
         stay = new_id("rsv")
         with queues():
             ends = clock.now() + timedelta(seconds=8)
         hotel.tell("booking.confirmed", hotel.booking(stay, 1, ["101"], end=ends))
         eventually(lambda: issued([hotel]) == 1, 30, "the key is given")
         eventually(lambda: _state(hotel, stay) == "revoked", 40, "the key is taken back when its window ends")
-        assert locks.keys_at(hotel.doors["101"]) == []
-        with queues():
-            assert Heartbeat.objects.get(name="sagas").detail == ""
+        eventually(lambda: locks.keys_at(hotel.doors["101"]) == [], 20, "and is gone from the door")
+        eventually(lambda: _detail("sagas") == "", 10, "its heartbeat says that all is well")
     _nothing_buried([hotel])
+
+
+def _detail(name: str) -> str:
+    with queues():
+        return Heartbeat.objects.get(name=name).detail
 
 
 def _state(hotel: Hotel, stay: str) -> str:

@@ -19,13 +19,15 @@ class TcpProxy:
 
     `latency_s` delays each piece in both directions. `cut_behind` is asked for each piece a client sent: True forwards the piece
     and closes both sides before any answer comes back. `hold_s` is asked likewise, and gives how many seconds the piece waits
-    before it goes on. `drip_s` sends answers byte by byte, so many seconds apart.
+    before it goes on. `drip_s` sends answers byte by byte, so many seconds apart. `linger_s` keeps a client's side open after the
+    server has closed: a client that was stopped meanwhile then reads the server's last words before it learns of the end.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self.latency_s = 0.0
         self.drip_s = 0.0
+        self.linger_s = 0.0
         self.cut_behind: Callable[[bytes], bool] = lambda piece: False
         self.hold_s: Callable[[bytes], float] = lambda piece: 0.0
         self.cuts = 0
@@ -103,6 +105,7 @@ class TcpProxy:
                     await writer.drain()
                     if self.drip_s:
                         await asyncio.sleep(self.drip_s)
+            await asyncio.sleep(self.linger_s)
 
     async def _delay(self) -> None:
         if self.latency_s:
