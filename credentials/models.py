@@ -208,9 +208,9 @@ class CredentialDoor(models.Model):
         indexes = [
             models.Index(fields=["tenant_id", "device_id", "state"], name="door_by_device"),
             models.Index(
-                fields=["tenant_id", "device_id"],
+                fields=["tenant_id", "device_id", "id"],
                 condition=models.Q(state__in=[DoorState.PRESENT, DoorState.SUSPENDED]) | ~models.Q(verb=""),
-                name="door_may_open",
+                name="door_that_may_open",
             ),
         ]
 
@@ -261,6 +261,7 @@ class Reservation(models.Model):
                 condition=models.Q(guest_sealed__isnull=False),
                 name="reservation_with_guest",
             ),
+            models.Index(fields=["valid_until", "id"], condition=models.Q(status="confirmed"), name="reservation_standing"),
         ]
 
     def __str__(self) -> str:

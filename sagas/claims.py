@@ -207,6 +207,16 @@ def save(works: Sequence[Work], real_now: datetime) -> int:
     return len(update_rows("sagas_saga", ("id", "text"), _SAGA_COLUMNS, rows, guard=guard))
 
 
+def note_progress(lanes: Iterable[str]) -> None:
+    """Notes that work of these lanes came to something. A lane that another process holds locked is passed over."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE sagas_lane SET progressed_at = (SELECT clock_timestamp()) WHERE key IN ("
+            " SELECT key FROM sagas_lane WHERE key = ANY(%s) ORDER BY key FOR UPDATE SKIP LOCKED)",
+            [sorted(set(lanes))],
+        )
+
+
 def write_steps(rows: Sequence[Sequence[Any]]) -> None:
     """Appends to the step log; each row as `settle_record` makes it, doors as a list."""
     insert_rows("sagas_sagastep", _STEP_COLUMNS, [(*row[:6], json.dumps(row[6]), *row[7:]) for row in rows])

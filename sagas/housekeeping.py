@@ -73,6 +73,7 @@ def tidy() -> int:
         cursor.execute(_TENANTS)
         tenants = [row[0] for row in cursor.fetchall()]
         cursor.execute("DELETE FROM sagas_jobslot WHERE taken_at < (SELECT clock_timestamp()) - interval '7 days'")
+        cursor.execute("DELETE FROM sagas_violation WHERE mended_at < (SELECT clock_timestamp()) - interval '90 days'")
         cursor.execute("DELETE FROM sagas_inboxmessage WHERE received_at < (SELECT clock_timestamp()) - interval '90 days'")
     for tenant_id in tenants:
         tidy_tenant(tenant_id)

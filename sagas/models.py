@@ -106,7 +106,8 @@ class SagaStep(models.Model):
 class Lane(models.Model):
     """What must be worked by one owner at a time: a gateway, or an installation's connection (`width` calls in parallel).
 
-    lease_until is on the database's real time; token grows with every change of owner and fences late writes.
+    token grows with every change of owner and fences late writes. due_since says from when on the watch has seen due work here,
+    progressed_at when a step was last recorded. All instants are the database's real time.
     """
 
     key = models.CharField(max_length=200, primary_key=True)
@@ -115,6 +116,11 @@ class Lane(models.Model):
     token = models.BigIntegerField(default=0)
     owner = models.CharField(max_length=40, blank=True)
     lease_until = models.DateTimeField(null=True)
+    due_since = models.DateTimeField(null=True)
+    progressed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["key"], condition=models.Q(due_since__isnull=False), name="lane_due")]
 
 
 class OutboxEvent(models.Model):
@@ -234,6 +240,45 @@ class Alert(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "key"], name="alert_once_per_cause")]
         indexes = [models.Index(fields=["severity"], condition=models.Q(acknowledged_at__isnull=True), name="alert_open")]
+
+
+class Violation(models.Model):
+    """Something that always holds and did not, as the watch found it; open until it holds again. Instants are real time.
+
+    name is the check's; subject is a credential, a reservation or a lane. repair_at is when its repair may be started again.
+    """
+
+    tenant_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=24)
+    subject = models.CharField(max_length=200)
+    found_at = models.DateTimeField()
+    repairs_count = models.PositiveIntegerField(default=0)
+    repair_at = models.DateTimeField(null=True)
+    mended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant_id", "name", "subject"],
+                condition=models.Q(mended_at__isnull=True),
+                name="violation_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["id"], condition=models.Q(mended_at__isnull=True), name="violation_open"),
+            models.Index(fields=["mended_at"], condition=models.Q(mended_at__isnull=False), name="violation_mended"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.subject}"
+
+
+class WatchCursor(models.Model):
+    """How far a check of the watch has come: the next page begins after `after`, and is read from next_at (real time) on."""
+
+    name = models.CharField(max_length=24, primary_key=True)
+    after = models.CharField(max_length=300, blank=True)
+    next_at = models.DateTimeField()
 
 
 class JobSlot(models.Model):

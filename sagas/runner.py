@@ -58,6 +58,8 @@ POOL = 128
 RESERVED_SHARE = 0.2
 """The part of the pool's threads that is kept for priority 0."""
 RENEW_S = 2.0
+PROGRESS_S = 10.0
+"""A lane's progress is noted at most so often."""
 IDLE_S = (0.02, 0.2)
 """Shortest and longest pause when nothing is due; settings.IDLE_MAX_S may shorten both."""
 LANES_AT_ONCE = 64
@@ -127,6 +129,7 @@ class Runner:
         self._release_s = release_s
         self._lanes: dict[str, tuple[int, int]] = {}
         self._flying: dict[Future[Answer], Work] = {}
+        self._progressed: dict[str, float] = {}
         self._renewed = 0.0
         self._random = random.Random()  # noqa: S311 - jitter
         self._unrecorded: list[tuple[Work, Answer]] = []
@@ -316,6 +319,16 @@ class Runner:
             if work.id not in calling and work.status == SagaStatus.RUNNING.value:
                 work.status = SagaStatus.DONE.value
         claims.save(works, real_now)  # type: ignore[arg-type]
+        over = (SagaStatus.DONE.value, SagaStatus.DEAD.value)
+        self._note_progress(work.lane for work in works if work.status in over or work.credential_id is None)
+
+    def _note_progress(self, lanes: Iterable[str]) -> None:
+        """Notes for the watch that these lanes go on; what only waits again is no progress. Inside a queue block."""
+        moment = time.monotonic()
+        fresh = {lane for lane in lanes if moment - self._progressed.get(lane, -PROGRESS_S) >= PROGRESS_S}
+        if fresh:
+            claims.note_progress(fresh)
+            self._progressed |= dict.fromkeys(fresh, moment)
 
     def _record(self) -> int:
         """Records what has come back. An answer stays in hand until its record is committed."""
@@ -368,6 +381,7 @@ class Runner:
         tenancy.switch_to_queues()
         claims.write_steps(context.log)
         claims.save([work for work, _ in standing], real_now)
+        self._note_progress(work.lane for work, _ in standing)
 
     def _context(self, tenant_id: str, works: list[Work], hotel_now: object, real_now: object) -> StepContext:
         ids = [work.credential_id for work in works if work.credential_id]

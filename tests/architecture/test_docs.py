@@ -223,6 +223,7 @@ def test_every_alert_code_is_in_the_overview() -> None:
     text = "\n".join(source for _, source in _sources("sagas", "devices", "credentials"))
     raised = set(re.findall(r'(?:\b_?alarm|NewAlert)\([^)]*?"([A-Z]+(?:_[A-Z]+)+)"', text))
     raised |= {getattr(stay_notices, name) for name in re.findall(r"stay_alert\([^)]*?stay_notices\.([A-Z_]+)", text)}
+    raised |= set(re.findall(r'\bCheck\([^)]*?"([A-Z]+(?:_[A-Z]+)+)"', text))
     rows = [line for line in _read(RUNBOOKS / "README.md").splitlines() if line.startswith("| `")]
     told = {code for line in rows for code in re.findall(r"`([A-Z_]+)`", line)}
     assert {"KEY_REVOKE_FAILED", "NO_SHOW_CONTRADICTED"} <= raised

@@ -49,11 +49,12 @@ from lockservice.embedded.local import LocalDirectory
 from sagas import acts, claims, figures, housekeeping
 from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.flows import read_log, room_move, take_webhook
-from sagas.models import DeadLetter, ReconcileRun
+from sagas.models import DeadLetter, ReconcileRun, Violation
 from sagas.publisher import Publisher, ensure_shards
 from sagas.reconcile import owners, run, turns, vanishing
 from sagas.reconcile.asking import Inquiry
 from sagas.runner import Runner
+from sagas.watch import look as watch
 from tests.support import own_database
 from tests.support.estate import Estate, House, Size, fill
 from tests.support.hotel import Hotel
@@ -70,11 +71,19 @@ pytestmark = pytest.mark.timeout(600)
 
 FEW = 400
 """At most so many rows are read by one scan of a big table; of due things the estate has fewer."""
-PAGES = 700
-"""At most so many pages by one statement."""
+PAGES = 1_000
+"""At most so many pages by one statement: two hundred look-ups of a few pages each."""
 
 TINY = frozenset(
-    {"core_hotelclock", "core_heartbeat", "core_figuresheet", "sagas_relayshard", "sagas_jobslot", "django_session"}
+    {
+        "core_hotelclock",
+        "core_heartbeat",
+        "core_figuresheet",
+        "sagas_relayshard",
+        "sagas_jobslot",
+        "sagas_watchcursor",
+        "django_session",
+    }
 )
 """Tables that hold a few rows however large the estate."""
 
@@ -359,8 +368,18 @@ def _console(ground: Ground) -> None:
     access._id_before(login, house.tenant_id)
 
 
+def _watch(ground: Ground) -> None:
+    key_id = list(ground.house.keys.values())[8]
+    ground.plant("UPDATE credentials_credentialdoor SET carried_until = now() WHERE credential_id = %s", key_id)
+    ground.plant("UPDATE sagas_lane SET due_since = now() - interval '1 hour' WHERE tenant_id = %s", ground.house.tenant_id)
+    watch.look_at_all()
+    with tenant(ground.house.tenant_id):
+        assert Violation.objects.filter(tenant_id=ground.house.tenant_id, subject=key_id, mended_at__isnull=True).exists()
+
+
 WORK: tuple[Callable[[Ground], None], ...] = (
     _sagas, _moves, _ended_windows, _tidy, _pushes, _logs, _polls, _comparison, _metrics, _events, _breaker, _secrets, _desk,
+    _watch,
 )  # fmt: skip
 ASKED: tuple[Callable[[Ground], None], ...] = (_callers, _console)
 """What people ask for. A list of all there is may read all there is, but not to find what is due."""

@@ -18,6 +18,7 @@ EXEMPT = {
     "core_heartbeat": "signs of life of processes; no tenant's data",
     "sagas_relayshard": "leases of the relay; no tenant's data",
     "console_stafftenant": "which tenants a login may enter; read before one is chosen, written by the worker only",
+    "sagas_watchcursor": "how far a walk of the watch has come: an id each, read by the queue role alone",
     "sagas_jobslot": "which scheduler took which slot; no tenant's data",
 }
 FRAMEWORK = ("django_", "auth_")

@@ -28,7 +28,15 @@ from lockservice.core.auth_permissions import Permission
 from sagas import acts, alerts
 from sagas.models import Alert, Saga, SagaStatus, SagaStep
 
-RUNBOOKS = {"lock/key-revoke": _("The key could not be taken back at the door: send somebody, then retry.")}
+RUNBOOKS = {
+    "lock/key-revoke": _("The key could not be taken back at the door: send somebody, then retry."),
+    "lock/work-lost": _(
+        "A door differs from the books. If the guest stands outside, give her another key; then repair open doors on the key."
+    ),
+    "lock/stay-without-key": _("This stay has begun and has no key: take the guest to her room, then hand over the new key."),
+    "lock/key-without-stay": _("This key belongs to no stay. If nobody knows whose it is, revoke it."),
+    "lock/lane-stuck": _("Keys at these doors have to wait. Give guests who wait another kind of key, and call support."),
+}
 
 
 class StatusFilter(ChoiceFilter):

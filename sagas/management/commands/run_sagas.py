@@ -17,9 +17,11 @@ from sagas.flows.take_webhook import take_due
 from sagas.housekeeping import sweep
 from sagas.runner import Runner, Stop
 from sagas.tasks import stop_on_signals
+from sagas.watch.look import look
 
 SWEEP_S = 1.0
 READ_S = 2.0
+WATCH_S = 2.0
 
 
 def _read_logs() -> None:
@@ -31,6 +33,7 @@ LOOPS: tuple[tuple[str, Callable[[], object], float], ...] = (
     ("sweep", sweep, SWEEP_S),
     ("webhooks", take_due, SWEEP_S),
     ("read_back", _read_logs, READ_S),
+    ("watch", look, WATCH_S),
 )
 """What goes on beside the runner: name, work, seconds between two turns."""
 

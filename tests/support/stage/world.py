@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from django.conf import settings
 from django.test.utils import override_settings
 
@@ -22,7 +23,7 @@ from devices.simulated import SimulatorPlace
 from lockservice.core import clock
 from lockservice.core.tenancy import queues, tenant
 from lockservice.demo import moved_clock
-from lockservice.embedded import roles, valkey
+from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
 from sagas.bus.port import BusMessage
 from sagas.bus.redis_streams import RedisStreamsBus
@@ -34,6 +35,7 @@ from sagas.housekeeping import sweep
 from sagas.models import Lane, OutboxEvent, Saga
 from sagas.publisher import Publisher, ensure_shards
 from sagas.runner import Runner
+from sagas.watch.look import look_at_all
 from tests.support import own_database
 from tests.support.rate_pause import waited_for_limit
 from tests.vendors.site import Simulator
@@ -54,7 +56,8 @@ class NotQuiet(AssertionError):
 class World:
     """See the package. Open it with `World.open`, and each test's part of it with `scene`."""
 
-    def __init__(self, database: str, redis_url: str) -> None:
+    def __init__(self, local: LocalDirectory, database: str, redis_url: str) -> None:
+        self._local = local
         self.database = database
         self.redis_url = redis_url
         self.bus_prefix = f"{{stage-{secrets.token_hex(4)}}}"
@@ -70,7 +73,7 @@ class World:
     def open(cls, local: LocalDirectory) -> Iterator[World]:
         """Make the database; simulators start when a house first asks for them."""
         database = own_database.copy(local)
-        world = cls(database, valkey.endpoint(local).url())
+        world = cls(local, database, valkey.endpoint(local).url())
         try:
             yield world
         finally:
@@ -98,6 +101,16 @@ class World:
                 for house in self.houses:
                     house.close()
                 adapters.vendor_clock().observe(datetime.now(UTC))
+
+    @contextmanager
+    def as_owner(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """Open a connection of the tables' owner to the world's database."""
+        place = postgres.endpoint(self._local)
+        with psycopg.connect(
+            host=str(place.socket_directory), port=place.port, dbname=self.database, user=roles.role_name("owner"),
+            password=roles.password(self._local, "owner"),
+        ) as connection:  # fmt: skip
+            yield connection
 
     # -- time
 
@@ -155,6 +168,15 @@ class World:
             if retries <= 0 or not self.hasten_retries():
                 return
             retries -= 1
+
+    def take_in(self) -> None:
+        """Take in what is on the bus, and leave the work it starts undone."""
+        while self._consumer.round(0.001):
+            pass
+
+    def watch(self) -> None:
+        """Let the watch look at everything once. What it starts is left undone."""
+        look_at_all()
 
     def work_without_retries(self) -> None:
         """Work until nothing is due; what waits for a retry goes on waiting."""

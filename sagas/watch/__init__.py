@@ -1,0 +1,1 @@
+"""What always holds, looked at again and again while the service runs."""
