@@ -65,11 +65,6 @@ class Key:
     ended: str = ""
     suspended: str = ""
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the key has not ended."""
-        return not self.ended
-
 
 @dataclass
 class Stay:
@@ -97,7 +92,7 @@ class Stay:
 
     def live(self, system: str) -> list[Key]:
         """Return the stay's live keys at a lock system."""
-        return [key for key in self.keys.values() if key.is_live and key.system == system]
+        return [key for key in self.keys.values() if not key.ended and key.system == system]
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ class Model:
         """Move the clock: windows end, and guests who have not come are suspended."""
         self.now = now
         for stay in self.stays.values():
-            if any(key.is_live and self._window(key)[1] <= now for key in stay.keys.values()):
+            if any(not key.ended and self._window(key)[1] <= now for key in stay.keys.values()):
                 stay.troubled |= self.broken
             self._end_by_time(stay)
             if stay.no_show_due is not None and stay.no_show_due <= now and not stay.came:
@@ -138,15 +133,16 @@ class Model:
         stay = self.stays.setdefault(stay_id, Stay(stay_id))
         if version <= stay.version or status not in (STANDS, CANCELLED, LEFT, NO_SHOW):
             return False
-        before, stay.version, stay.status = stay.status, version, status
+        before, stay.version = stay.status, version
+        stay.status = before if before in (CANCELLED, LEFT) and status == NO_SHOW else status
         if before in (CANCELLED, LEFT) and status == STANDS:
             stay.came, stay.barred, stay.resting = False, set(), set()
         stay.rooms, stay.start, stay.end = list(rooms), start, end
         stay.troubled |= self.broken
         for key in stay.keys.values():
-            if status in (CANCELLED, LEFT):
-                key.ended = key.ended or status
-            if key.is_live and not self.rules.doors(stay.rooms, key.system):
+            if not stay.is_open:
+                key.ended = key.ended or stay.status
+            if not key.ended and not self.rules.doors(stay.rooms, key.system):
                 key.ended = "moved"
             key.exact = None
         self._no_show(stay, before)
@@ -211,7 +207,7 @@ class Model:
         """A person ends a key; with the last one at a lock system, the stay is barred there."""
         stay = self.stays[stay_id]
         key = stay.keys[key_id]
-        if not key.is_live:
+        if key.ended:
             return
         key.ended = why
         if not gives_another and not stay.live(key.system):
@@ -294,7 +290,7 @@ class Model:
 
     def _end_by_time(self, stay: Stay) -> None:
         for key in stay.keys.values():
-            if key.is_live and self._window(key)[1] <= self.now:
+            if not key.ended and self._window(key)[1] <= self.now:
                 if key.suspended == "person" and not [one for one in stay.live(key.system) if one is not key]:
                     stay.resting.add(key.system)
                 key.ended = "its time"

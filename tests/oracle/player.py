@@ -153,7 +153,7 @@ class Player:
             return False
         is_open = self.house.use(step["door"], Artifact(one.kind, one.value, one.key.id))
         self.house.read_logs()
-        if is_open and one.key.is_live:
+        if is_open and not one.key.ended:
             self.model.came(self.stays[step["stay"]].id)
         return True
 
@@ -395,7 +395,7 @@ class Player:
         for stay in self.model.stays.values():
             for key in stay.keys.values():
                 body = self.bodies.get(key.id)
-                if key.is_live or body is None or body["state"] in ("revoked", "failed"):
+                if not key.ended or body is None or body["state"] in ("revoked", "failed"):
                     continue
                 wrong.add((stay.id, key.system))
                 if key.system not in stay.troubled:
