@@ -48,11 +48,17 @@ class Writer:
             yield self._plain(name), weight + (12 if name == "encode" and "salto" in self._plan.systems else 0)
         for name, weight in (("suspend", 6), ("resume", 6), ("revoke", 2), ("replace", 3)):
             yield self._keyed(name), weight
+        for verb in ("suspend", "unsuspend"):
+            yield self._keyed("press", verb=verb), 2
         yield lambda: {"do": "lose", **self._of_key(), "another": self._random.random() < 0.6}, 3
         yield lambda: {"do": "extend", **self._of_key(), "until": self._random.choice((6 * HOUR, DAY, 3 * DAY))}, 3
         yield lambda: {"do": "pin", **self._of_key(), "digits": self._digits()}, 3
         yield lambda: {"do": "use", "stay": self._stay(), "door": self._door()}, 8
         yield lambda: {"do": "again", "back": self._random.randrange(8)}, 8
+        for name in ("check_in", "arrived", "conflict"):
+            yield self._plain(name), 2
+        yield lambda: {"do": "dates", "stay": self._stay(), "word": "rejected", **self._window()}, 1
+        yield lambda: {"do": "rooms", "stay": self._stay(), "rooms": [*self._rooms(), "999"]}, 1
         if self._faults:
             yield self._break, 4
             yield lambda: {"do": "reach", "door": self._door()}, 2
@@ -65,8 +71,8 @@ class Writer:
     def _plain(self, name: str) -> Callable[[], Step]:
         return lambda: {"do": name, "stay": self._stay()}
 
-    def _keyed(self, name: str) -> Callable[[], Step]:
-        return lambda: {"do": name, **self._of_key()}
+    def _keyed(self, name: str, **more: str) -> Callable[[], Step]:
+        return lambda: {"do": name, **self._of_key(), **more}
 
     def _stay(self) -> int:
         return self._random.choices(range(STAYS), (6, 3, 1))[0]

@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 GRAIN = timedelta(minutes=1)
+OLD_CARD = "the card is older than the books"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
+KNOWN = STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
 
 
 class Answer(StrEnum):
@@ -113,7 +114,8 @@ class Model:
         self.now = now
         self.stays: dict[str, Stay] = {}
         self.held: list[Held] = []
-        self.broken: set[str] = set()
+        self.broken: set[str] = set()  # lock systems that fail now: what is asked of them may be late, and is told
+        self.to_tell: list[tuple[str, str]] = []  # of which stay, and what
 
     # -- what happens
 
@@ -131,7 +133,12 @@ class Model:
     def told(self, stay_id: str, version: int, status: str, rooms: list[str], start: datetime, end: datetime) -> bool:
         """Hear an event of a booking. The highest version wins; an unknown word changes nothing. Says whether it was news."""
         stay = self.stays.setdefault(stay_id, Stay(stay_id))
-        if version <= stay.version or status not in (STANDS, CANCELLED, LEFT, NO_SHOW):
+        same = (stay.status, stay.rooms, stay.start, stay.end) == (status, rooms, start, end)
+        if version == stay.version and not same:
+            self.to_tell.append((stay_id, "the same version with other content"))
+        if version > stay.version and status not in KNOWN:
+            self.to_tell.append((stay_id, "a status that is not known"))
+        if version <= stay.version or status not in KNOWN:
             return False
         before, stay.version = stay.status, version
         stay.status = before if before in (CANCELLED, LEFT) and status == NO_SHOW else status
@@ -147,6 +154,8 @@ class Model:
             key.exact = None
         self._no_show(stay, before)
         self._end_by_time(stay)
+        if stay.is_open and set(rooms) - set(self.rules.rooms):
+            self.to_tell.append((stay_id, "a room without a lock"))
         return True
 
     def _no_show(self, stay: Stay, before: str) -> None:
@@ -159,33 +168,32 @@ class Model:
 
     def came(self, stay_id: str) -> None:
         """Note that the guest was seen: a door opened for her, a card was written, she checked in, or a person says so."""
-        self.stays[stay_id].came = True
+        stay = self.stays[stay_id]
+        stay.came = stay.is_open
+        if stay.status == NO_SHOW:
+            self.to_tell.append((stay_id, "a guest who has come, and a booking that says she has not"))
 
-    def key_seen(self, stay_id: str, key_id: str, system: str, *, by_person: bool = False) -> Key:
+    def key_seen(self, stay_id: str, key_id: str, system: str, *, by_person: bool = False) -> None:
         """Note a key of a stay. One that the product makes after a person ended the last is a key that must not be."""
         stay = self.stays[stay_id]
-        key = stay.keys.get(key_id)
-        if key is None:
-            key = stay.keys[key_id] = Key(key_id, system, stay, by_person)
-            if by_person:
-                stay.barred.discard(system)
-            elif system in stay.barred:
-                key.ended = "a person ended the stay's keys"
-            if system in stay.resting:
-                key.suspended = "person"
-        return key
+        if key_id in stay.keys:
+            return
+        key = stay.keys[key_id] = Key(key_id, system, stay, by_person)
+        if by_person:
+            stay.barred.discard(system)
+        key.ended = "a person ended the stay's keys" if system in stay.barred else ""
+        key.suspended = "person" if system in stay.resting else ""
 
     def handed(self, stay_id: str, key_id: str, kind: str, value: str) -> None:
         """Note what the guest was handed of a key; what she was handed of it before is over, if it is another."""
         key = self.stays[stay_id].keys[key_id]
-        for held in self.held:
-            if held.key is key and held.value != value:
-                held.is_over = True
-        held = next((one for one in self.held if one.key is key and one.value == value), None)
-        if held is None:
-            held = Held(key, kind, value)
-            self.held.append(held)
-        held.is_over = False
+        mine = [one for one in self.held if one.key is key]
+        if not any(one.value == value for one in mine):
+            mine.append(Held(key, kind, value))
+            self.held.append(mine[-1])
+        for held in mine:
+            held.is_over = held.value != value
+        held = next(one for one in mine if one.value == value)
         if kind == "rfid_card" and key.system in self.rules.on_card:
             held.carried = (self.rules.doors(key.stay.rooms, key.system), *self._window(key))
 
@@ -216,10 +224,6 @@ class Model:
     def window_given(self, stay_id: str, key_id: str, start: datetime, end: datetime) -> None:
         """A person gives one key another window, exactly as she says."""
         self.stays[stay_id].keys[key_id].exact = (start, end)
-
-    def trouble(self, system: str) -> None:
-        """A lock system fails, or a door of it: what is asked of it may be late, but must be told."""
-        self.broken.add(system)
 
     def touched(self, stay_id: str) -> None:
         """Something was asked for this stay; at systems that fail it may be late."""
@@ -261,9 +265,7 @@ class Model:
             return now_is, why
         doors, start, end = held.carried
         written = Answer.MUST_NOT if door not in doors else self._time(start, end)
-        if written is now_is:
-            return now_is, why
-        return (Answer.MAY, f"{why}; the card says otherwise") if written is not Answer.MUST_NOT else (Answer.MAY, why)
+        return (now_is, why) if written is now_is else (Answer.MAY, OLD_CARD)
 
     def _ideal(self, held: Held, door: str) -> tuple[Answer, str]:
         key, stay = held.key, held.key.stay

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.oracle import model
 from tests.oracle.houses import HOUSES, Plan
-from tests.oracle.model import Answer, Held, Model
+from tests.oracle.model import OLD_CARD, Answer, Held, Model
 from tests.support.stage import Artifact, House, NotQuiet, Stay, World
 
 Step = dict[str, Any]
@@ -57,6 +58,7 @@ class Player:
     steps: int = 0
     stays: dict[int, Stay] = field(default_factory=dict)
     keys: dict[int, list[str]] = field(default_factory=dict)
+    handed: dict[int, int] = field(default_factory=dict)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
 
@@ -70,6 +72,7 @@ class Player:
         )  # fmt: skip
         self.clerk = self.house.caller("gm")
         self.model = Model(self.plan.rules(), self.world.now)
+        self._desk: Any = None
 
     def play(self) -> None:
         """Play all steps. Raises Finding after the first at which a door, or what is told of it, is not as the rules say."""
@@ -108,6 +111,12 @@ class Player:
                 len(self.life["steps"]), step, [f"{one.kind} opens {door} after all have left" for door, one in opened]
             )
 
+    @property
+    def desk(self) -> Any:
+        """A console in which a supervisor is signed in."""
+        self._desk = self._desk or self.house.console("front_desk_supervisor")
+        return self._desk
+
     # -- steps
 
     def _do(self, step: Step) -> Any:
@@ -136,6 +145,54 @@ class Player:
 
     def _do_check_out(self, step: Step) -> Any:
         return self._told(step["stay"], "booking.checked_out", "checked_out")
+
+    def _do_press(self, step: Step) -> Any:
+        """Press a button of the console; pressed again, it sends the same hidden id."""
+        key_id, verb = self._key(step), step["verb"]
+        if key_id is None:
+            return False
+        stay = self.stays[step["stay"]]
+        before = self._state(stay.id, key_id)
+        form = {"act_id": uuid.uuid4().hex, "reason": REASON} | ({"cause": "manual"} if verb == "suspend" else {})
+        address = f"/console/credentials/keycredential/{key_id}/act/{verb}/"
+        self.sent.append(Sent(lambda: self.desk.post(address, form), address))
+        answer = self.desk.post(address, form)
+        assert answer.status_code in (302, 400), answer.content
+        self.world.settle()
+        if verb == "suspend" and before == "active":
+            self.model.suspended(stay.id, key_id)
+        if verb == "unsuspend" and before == "suspended" and answer.status_code == 302 and not self._is_past(key_id):
+            self.model.resumed(stay.id, key_id)
+        self.model.touched(stay.id)
+        return True
+
+    def _is_past(self, key_id: str) -> bool:
+        return datetime.fromisoformat(self.bodies[key_id]["window"]["validUntil"]) <= self.world.now
+
+    def _do_check_in(self, step: Step) -> Any:
+        stay = self.stays.get(step["stay"])
+        if stay is None:
+            return False
+        data = {"reservationId": stay.id, "propertyId": self.house.property_id}
+        self.house.emit("melmastoon.reservation.checked_in.v1", data, settle=False)
+        self.model.came(stay.id)
+        return True
+
+    def _do_arrived(self, step: Step) -> Any:
+        if step["stay"] not in self.stays:
+            return False
+        path = f"/lock/v1/reservations/{self.stays[step['stay']].id}/arrived"
+        return self._send(step, "POST", path, None, self.model.came)
+
+    def _do_conflict(self, step: Step) -> Any:
+        """Send the newest version again with another end."""
+        stay = self.stays.get(step["stay"])
+        if stay is None:
+            return False
+        end = stay.end + timedelta(hours=5)
+        self.house.emit("booking.dates_changed", stay.data() | {"validUntil": end.isoformat()}, settle=False)
+        self.model.told(stay.id, stay.version, stay.status, stay.rooms, stay.start, end)
+        return True
 
     def _do_again(self, step: Step) -> Any:
         """Send an earlier event or request again, word by word."""
@@ -229,12 +286,11 @@ class Player:
         if card is not None:
             stay.artifacts.append(card)
             self.model.came(stay.id)
-            self.model.handed(stay.id, card.key_id, card.kind, card.value)
         return True
 
     def _do_break(self, step: Step) -> Any:
-        self.world.control(step["system"]).break_calls(step["effect"], step["times"])
-        self.model.trouble(step["system"])
+        self.world.break_calls(step["system"], step["effect"], step["times"])
+        self.model.broken.add(step["system"])
         for index in self.stays:
             self.model.touched(self.stays[index].id)
         return True
@@ -242,7 +298,7 @@ class Player:
     def _do_reach(self, step: Step) -> Any:
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_reach(self.house.doors[step["door"]], is_reachable=False)
-        self.model.trouble(system)
+        self.model.broken.add(system)
         return True
 
     def _do_lie(self, step: Step) -> Any:
@@ -252,7 +308,7 @@ class Player:
             if type(refused).__name__ != "SimulatorRefused":
                 raise
             return False
-        self.model.trouble(step["system"])
+        self.model.broken.add(step["system"])
         return True
 
     def _do_wipe(self, step: Step) -> Any:
@@ -269,7 +325,7 @@ class Player:
         """A lock's clock goes wrong, which the next poll sees."""
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_door_clock(self.house.doors[step["door"]], step["minutes"] * 60)
-        self.model.trouble(system)
+        self.model.broken.add(system)
         self.model.lost(system)
         self.house.poll_health()
         return True
@@ -341,14 +397,14 @@ class Player:
         for index, stay in self.stays.items():
             if not stay.version:
                 continue
-            handed = len(stay.artifacts)
             for body in stay.look():
                 self.bodies[body["id"]] = body
                 self.model.key_seen(stay.id, body["id"], body["vendor"])
                 if body["id"] not in self.keys[index]:
                     self.keys[index].append(body["id"])
-            for one in stay.artifacts[handed:]:
+            for one in stay.artifacts[self.handed.get(index, 0) :]:
                 self.model.handed(stay.id, one.key_id, one.kind, one.value)
+            self.handed[index] = len(stay.artifacts)
 
     def _judge(self) -> list[str]:
         answers = {(d, one.kind, one.value): answer for (d, one), answer in self.house.open_doors(self._artifacts()).items()}
@@ -361,7 +417,9 @@ class Player:
         wrong, lines = set(), []
         for place, (answer, why, held) in told.items():
             is_open = place in opened
-            if answer is Answer.MAY or is_open == (answer is Answer.MUST):
+            if answer is Answer.MAY and (why != OLD_CARD or self._is_told(held.key.id, place[0], is_open=is_open)):
+                continue
+            if answer is not Answer.MAY and is_open == (answer is Answer.MUST):
                 continue
             stay, system = held.key.stay, held.key.system
             wrong.add((stay.id, system))
@@ -369,16 +427,16 @@ class Player:
                 continue
             does = "opens" if is_open else f"is shut ({answers[place][1]})"
             lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
-        lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong)
+        lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong) + self._untold()
         for stay in self.model.stays.values():
             stay.troubled -= {s for s in stay.troubled if s not in self.model.broken and (stay.id, s) not in wrong}
         return lines
 
     def _without_a_key(self, opened: set[tuple[str, str, str]], wrong: set[tuple[str, str]]) -> list[str]:
-        lines = []
+        lines = self._verdicts(opened)
         for stay, room in self.model.entitled():
             system = self.plan.rooms[room]
-            if any((room, one.kind, one.value) in opened for one in self.model.held if one.key.stay is stay):
+            if self._gets_in(stay, room, opened):
                 continue
             keys = [self.bodies[key.id] for key in stay.keys.values() if key.system == system and key.id in self.bodies]
             if any(body["waitingFor"] for body in keys if body["state"] == "requested"):
@@ -387,6 +445,38 @@ class Player:
             if system in stay.troubled and (any(not _is_sure(body) for body in keys) or self.house.alerts()):
                 continue
             lines.append(f"must get in: a guest at {room}; she holds nothing that opens it; keys: {[_short(b) for b in keys]}")
+        return lines
+
+    def _gets_in(self, stay: model.Stay, door: str, opened: set[tuple[str, str, str]]) -> bool:
+        return any((door, one.kind, one.value) in opened for one in self.model.held if one.key.stay is stay)
+
+    def _verdicts(self, opened: set[tuple[str, str, str]]) -> list[str]:
+        """Compare each stay's verdict with its doors, while its window runs: green is true, and a shut door is shut."""
+        lines = []
+        for stay in self.stays.values():
+            facts = self.model.stays[stay.id]
+            verdict = stay.shown.get("verdict")
+            if verdict is None or not facts.is_open or not facts.start <= self.model.now < facts.end:
+                continue
+            for row in verdict["doors"]:
+                if not row["label"]:
+                    continue
+                gets_in = self._gets_in(facts, row["label"], opened)
+                is_quiet = self.house.vendors[row["label"]] not in facts.troubled
+                if row["answer"] == "opens" and not gets_in:
+                    lines.append(f"the verdict is green: of {row['label']}, where nothing she holds opens")
+                if row["answer"] == "shut" and gets_in and is_quiet:
+                    lines.append(f"the verdict is shut ({row['why']}): of {row['label']}, which she opens")
+        return lines
+
+    def _untold(self) -> list[str]:
+        """Find what must have been told, on the stay itself or as an alert with its name."""
+        lines = []
+        for stay_id, what in self.model.to_tell:
+            stay = next(stay for stay in self.stays.values() if stay.id == stay_id)
+            if not stay.shown.get("warnings") and not any(alert["stay"] == stay_id for alert in self.house.alerts()):
+                lines.append(f"must be told: {what}")
+        self.model.to_tell.clear()
         return lines
 
     def _shown_as_live(self, wrong: set[tuple[str, str]]) -> list[str]:

@@ -373,6 +373,7 @@ class Stay:
         self.guest = "Zahra Ahmadi"
         self.extra: dict[str, Any] = {}
         self.artifacts: list[Artifact] = []
+        self.shown: dict[str, Any] = {}
 
     def emit(
         self, subject: str, *, settle: bool = True, event_id: str = "", version: int | None = None, **changes: Any
@@ -454,9 +455,10 @@ class Stay:
 
     def look(self) -> list[dict[str, Any]]:
         """Look at the stay as the booking app, exchange every artifact not handed out yet, and return the credentials, oldest
-        first."""
+        first. The stay's verdict and warnings are kept as `shown`."""
         app = self.house.caller("booking_app", subject=f"app_{self.id[-8:]}")
-        rows = app.get(f"/lock/v1/reservations/{self.id}/keys").json().get("keys", [])
+        self.shown = app.get(f"/lock/v1/reservations/{self.id}/keys").json()
+        rows = self.shown.get("keys", [])
         for row in rows:
             if row["artifact"] is None or row["artifact"]["type"] == CARD_READY:
                 continue

@@ -262,6 +262,10 @@ class World:
         """Let the vendor hang up on every request, with nothing done, until it is healed."""
         self.control(vendor).break_calls(Effect.DROP, None)
 
+    def break_calls(self, vendor: str, effect: str, times: int | None) -> None:
+        """Let the vendor's next so many requests go wrong: drop, lost, error, throttled; None: all until it is healed."""
+        self.control(vendor).break_calls(Effect(effect), times)
+
     def heal(self) -> None:
         """Take all faults of all simulators back; keys stay."""
         for vendor in self._simulators:
