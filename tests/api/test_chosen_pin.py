@@ -230,7 +230,7 @@ def test_digits_chosen_for_a_key_that_waits_for_papers_bring_it_to_no_door(locks
     work(hotel)
     row = row_of(hotel, {"id": row.id})
     assert (row.state, row.waiting_for, locks.keys_at(hotel.doors["101"])) == ("requested", "id", [])
-    confirm_identity(hotel.tenant_id, row.id, Actor("usr_boss"))
+    confirm_identity(hotel.tenant_id, row.id, Actor("usr_boss"), "papers-seen")
     work(hotel)
     assert row_of(hotel, {"id": row.id}).state == "active"
     assert locks.opens(hotel.doors["101"], DIGITS)

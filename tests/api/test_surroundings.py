@@ -103,7 +103,7 @@ def test_nothing_else_is_served_as_a_schema(path: str, web: WebServer) -> None:
 def test_the_document_names_every_route_and_its_page_loads_nothing_from_elsewhere(web: WebServer) -> None:
     document = Caller(web.url).get("/api/schema/").json()
     assert document["openapi"].startswith("3.1")
-    assert len(document["paths"]) == 22
+    assert len(document["paths"]) == 23
     issue = document["paths"]["/lock/v1/credentials"]["post"]
     assert sorted(issue["responses"]) == ["201", "202", "400", "401", "403", "404", "409", "413", "415", "422", "503"]
     assert issue["security"] == [{"bearer": []}]

@@ -37,7 +37,7 @@ def test_a_second_answer_that_names_another_companion_has_hers_issued_again_too(
     stay, now = new_id("rsv"), datetime.now(UTC)
     command = acts.IssueCommand(
         hotel.property_id, (hotel.rooms["101"],), Window(now, now + timedelta(days=1)), "gst_1", stay,
-        preferred_kinds=(CredentialKind.RFID_CARD,),
+        preferred_kinds=(CredentialKind.RFID_CARD,), reason="walk-in", may_issue_unbooked=True,
     )  # fmt: skip
     for _ in range(3):
         acts.issue(hotel.tenant_id, command, acts.Actor("usr_clerk"), acts.new_act_id())

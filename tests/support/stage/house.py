@@ -170,6 +170,11 @@ class House:
         (address,) = re.findall(r'href="(/console/credentials/reservation/[0-9]+/change/)"', listed)
         return browser.get(address).content.decode()
 
+    def signs_in(self, login: str, password: str) -> bool:
+        """Say whether somebody gets past the console's sign-in page, from a new browser."""
+        answer = Client().post("/console/login/", {"username": login, "password": password})
+        return bool(answer.status_code == 302)
+
     def command(self, name: str, *arguments: str, **options: Any) -> str:
         """Run a management command in this process; returns what it printed."""
         out = io.StringIO()
