@@ -142,7 +142,7 @@ def test_a_checkout_whose_answers_are_lost_empties_the_door(site: TtlockHotel, t
     _work(site.hotel)
     assert _key(site.hotel).state == "revoked"
     assert site.doors.held() == []
-    assert site.done("keyboardPwd/delete") == 1
+    assert site.done("keyboardPwd/delete") == site.done("keyboardPwd/add")  # what was put there to prove it empty is taken too
     _sound(site)
 
 
@@ -175,7 +175,7 @@ def test_a_gateway_that_stays_away_spends_the_budget_and_not_one_call_more(site:
     assert site.calls("key/send") == 1
 
 
-@pytest.mark.parametrize(("errcode", "at_least_s"), [(30007, 3600.0), (30006, 60.0)], ids=["quota spent", "too fast"])
+@pytest.mark.parametrize(("errcode", "at_least_s"), [(30007, 600.0), (30006, 60.0)], ids=["quota spent", "too fast"])
 def test_over_its_limits_the_vendor_is_left_alone(
     site: TtlockHotel, settings: Settings, errcode: int, at_least_s: float
 ) -> None:
