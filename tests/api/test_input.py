@@ -66,10 +66,10 @@ def test_a_time_without_zone_is_told_what_it_needs(hotel: Hotel, desk: Caller) -
 
 @pytest.mark.usefixtures("nothing_happens")
 @pytest.mark.parametrize("missing", ["reservationId", "propertyId", "rooms", "validUntil", "holderId"])
-def test_what_is_not_known_from_a_stay_is_required(missing: str, hotel: Hotel, desk: Caller) -> None:
-    body = issue_body(hotel)
+def test_what_is_not_known_from_a_stay_is_required(missing: str, hotel: Hotel, boss: Caller) -> None:
+    body = issue_body(hotel, reservationId="rsv_nobody_told_of", reason="walk-in at night")
     del body[missing]
-    answer = desk.post(KEYS, body)
+    answer = boss.post(KEYS, body)
     assert (problem(answer), list(answer.json()["fields"])) == ((400, "VALIDATION_FAILED"), [missing])
 
 
