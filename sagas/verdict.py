@@ -266,7 +266,14 @@ def _taken(tenant_id: str, stays: Sequence[Reservation]) -> dict[str, frozenset[
     if not rooms:
         return defaultdict(frozenset)
     first, last = min(stay.valid_from for stay in stays), max(stay.valid_until for stay in stays)
-    span = {"tenant_id": tenant_id, "rooms__overlap": rooms, "valid_from__lt": last, "valid_until__gt": first}
+    houses = sorted({stay.property_id for stay in stays})
+    span = {
+        "tenant_id": tenant_id,
+        "property_id__in": houses,
+        "rooms__overlap": rooms,
+        "valid_from__lt": last,
+        "valid_until__gt": first,
+    }
     booked = Reservation.objects.filter(**span).exclude(status__in=["", *ENDED])
     held = KeyCredential.objects.filter(**span, state__in=[State.ACTIVE.value, State.SUSPENDED.value], holder_kind="guest")
     others: list[Reservation | KeyCredential] = [*booked, *held]

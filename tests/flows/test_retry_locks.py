@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection, connections
 
+from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
 from lockservice.core import tenancy
 from sagas import acts
@@ -51,6 +52,9 @@ def test_what_a_runner_takes_up_at_this_moment_is_not_waited_for(
         saga = Saga.objects.get(tenant_id=hotel.tenant_id, credential_id=key.id)
         saga.status, saga.due_at, saga.hotel_due_at = status, None, None
         saga.save()
+        if status == "retry":  # there must be something to try again
+            CredentialDoor.objects.filter(tenant_id=hotel.tenant_id, credential_id=key.id).update(state="none")
+            KeyCredential.objects.filter(tenant_id=hotel.tenant_id, id=key.id).update(open_work=True)
     with ThreadPoolExecutor(1) as pool:
         with tenancy.queues(), connection.cursor() as cursor:
             cursor.execute("UPDATE sagas_saga SET status = 'running' WHERE id = %s", [saga.id])  # the claim: saga first
