@@ -267,7 +267,7 @@ def _events(ground: Ground) -> None:
     start = datetime.now(UTC) + timedelta(days=30)
     assert hotel.tell("booking.confirmed", hotel.booking(new_id("rsv"), 1, ["101"], start=start)) == "applied"
     with tenant(house.tenant_id):
-        follow_stays.next_page(house.tenant_id, {"property": ""})
+        follow_stays.next_page(house.tenant_id, {"property": house.property_id})
     unread = {name: value for name, value in hotel.booking("rsv_x", 1, ["101"]).items() if name != "version"}
     assert hotel.tell("booking.confirmed", unread) == "buried"
     with tenant(house.tenant_id):
