@@ -212,6 +212,11 @@ class CredentialDoor(models.Model):
                 condition=models.Q(state__in=[DoorState.PRESENT, DoorState.SUSPENDED]) | ~models.Q(verb=""),
                 name="door_that_may_open",
             ),
+            models.Index(
+                fields=["tenant_id", "effective_not_after"],
+                condition=models.Q(state=DoorState.ABSENT, propagation=Propagation.PROPAGATING.value),
+                name="door_not_told",
+            ),
         ]
 
     def __str__(self) -> str:

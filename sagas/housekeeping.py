@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 from django.db import connection
 
-from credentials import artifacts, pin_slots
+from credentials import artifacts, pin_slots, spreading
 from credentials.lifecycle import LIVE
 from credentials.services import KeyBatch
 from devices import relay_jobs
@@ -91,7 +91,8 @@ def tidy_tenant(tenant_id: str) -> None:
             " AND id IN (SELECT credential_id FROM credentials_artifact WHERE tenant_id = %s AND erased_at IS NULL)",
             [tenant_id, tenant_id],
         )
-        artifacts.erase_after(tenant_id, [row[0] for row in cursor.fetchall()], now)
+        ended = {row[0] for row in cursor.fetchall()}
+        artifacts.erase_after(tenant_id, ended - set(spreading.bounds(tenant_id, now, ended)), now)
         cursor.execute(
             "UPDATE credentials_reservation SET guest_sealed = NULL, guest_id = '' WHERE tenant_id = %s"
             " AND valid_until < %s AND guest_sealed IS NOT NULL",

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
-from credentials.notices import card_is_stale
+from credentials.notices import card_is_stale, is_spreading
 from credentials.reservations import ENDED
 from credentials.targets import is_left
 from devices import breaker
@@ -53,6 +53,7 @@ class Why(StrEnum):
     NO_KEY = "no_key"
     KEY_FAILED = "key_failed"
     KEY_ENDED = "key_ended"
+    STILL_OPENS = "still_opens"
     OTHER_ROOM = "other_room"
     WAITS_FOR_DESK = "waits_for_desk"
     WAITS_FOR_ROOM = "waits_for_room"
@@ -195,9 +196,12 @@ def _by_key(
     stay: Reservation, room: str, lock: LockDevice, key: KeyCredential | None, facts: _Facts
 ) -> tuple[Answer, Why, datetime | None]:
     """Judge by what our books know of the key at the door."""
+    door = facts.doors.get((key.id, lock.id)) if key is not None else None
     if key is None or key.state not in LIVE or key.waiting_for:
+        is_untold = key is not None and key.state == State.REVOKED and door is not None and is_spreading(key, door, facts.now)
+        if key is not None and door is not None and is_untold:  # nobody can tell the door before its bound
+            return Answer.SHUT, Why.STILL_OPENS, door.effective_not_after or key.valid_until
         return _without_access(key)
-    door = facts.doors.get((key.id, lock.id))
     if door is None or is_left(door):
         return Answer.SHUT, Why.OTHER_ROOM if key.rooms and room and room not in key.rooms else Why.NO_KEY, None
     if key.state != State.ACTIVE:

@@ -50,6 +50,7 @@ WHY = {
     Why.NO_KEY: _("no key"),
     Why.KEY_FAILED: _("key failed"),
     Why.KEY_ENDED: _("the key was ended"),
+    Why.STILL_OPENS: _("the key was ended, but the door still opens for it"),
     Why.OTHER_ROOM: _("the key is for another room"),
     Why.WAITS_FOR_DESK: _("card at the desk"),
     Why.WAITS_FOR_ROOM: _("no room yet"),

@@ -13,10 +13,11 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.translation import get_language_bidi
 from django.utils.translation import gettext_lazy as _
 
-from credentials import notices
+from credentials import notices, spreading
 from credentials.lifecycle import State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from lockservice.console import cells, key_forms, state_picture, story, words
@@ -25,7 +26,7 @@ from lockservice.console.filters import ChoiceFilter, PropertyFilter
 from lockservice.console.read_only import ReadOnlyAdmin, page_url
 from lockservice.console.session import Desk, desk_of
 from lockservice.console.site import opens_own_blocks
-from lockservice.core import tenancy
+from lockservice.core import clock, tenancy
 from lockservice.core.auth_permissions import Permission
 from vendors.port.secrets import Pin
 from vendors.port.types import CredentialKind
@@ -66,9 +67,16 @@ class OpenWorkFilter(ChoiceFilter):
     parameter_name = "open"
     options = [("1", _("doors still open")), ("0", _("all doors agree"))]
 
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        self._tenant_id = desk_of(request).tenant_id
+        return super().queryset(request, queryset)
+
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         waiting = Q(state=State.REQUESTED.value) & ~Q(waiting_for="")
-        return queryset.filter(~waiting, open_work=True) if value == "1" else queryset.filter(open_work=False)
+        untold = Q(id__in=sorted(spreading.bounds(self._tenant_id, clock.now())))
+        if value == "1":
+            return queryset.filter(~waiting & Q(open_work=True) | untold)
+        return queryset.filter(~untold, open_work=False)
 
 
 @admin.register(KeyCredential)
@@ -115,8 +123,10 @@ class CredentialAdmin(ReadOnlyAdmin):
             tally[key_id]["all"] += 1
             tally[key_id]["present"] += state == "present" and not verb
         labels = story.room_labels(desk.tenant_id, [room for row in rows for room in row.rooms])
+        untold = spreading.bounds(desk.tenant_id, clock.now(), [row.id for row in rows])
         for row in rows:
             row.tally = tally[row.id]
+            row.untold_until = untold.get(row.id)
             row.room_names = [labels.get(room, room) for room in row.rooms]
 
     @admin.display(description=_("key"), ordering="id")
@@ -147,6 +157,9 @@ class CredentialAdmin(ReadOnlyAdmin):
     def propagation_cell(self, row: Any) -> str:
         if row.state in (State.REQUESTED, State.PENDING):
             return cells.NOTHING
+        if row.untold_until is not None:
+            still = cells.badge(words.Word(_("still opens, at most until"), words.WARN))
+            return format_html("{} {}", still, cells.when(row.untold_until, row.desk.zone_of(row.property_id)))
         return cells.badge(words.word(words.PROPAGATION_SHORT, row.propagation))
 
     @admin.display(description=_("opens from"), ordering="valid_from")

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from credentials import spreading
 from credentials.lifecycle import LIVE
 from credentials.models import KeyCredential
 from lockservice.console import arrivals, cells, session, words
@@ -90,13 +91,14 @@ def _cards(desk: Desk, now: datetime) -> list[Card]:
 
 def _key_cards(desk: Desk) -> list[Card]:
     waiting = Q(state="requested")
-    concerned = Q(state__in=sorted(LIVE)) | Q(open_work=True)  # of all the keys there ever were, few
+    untold = Q(id__in=sorted(spreading.bounds(desk.tenant_id, clock.now())))
+    concerned = Q(state__in=sorted(LIVE)) | Q(open_work=True) | untold  # of all the keys there ever were, few
     numbers = KeyCredential.objects.filter(concerned, tenant_id=desk.tenant_id).aggregate(
         live=Count("id", filter=Q(state="active")),
         desk=Count("id", filter=waiting & Q(waiting_for="desk")),
         room=Count("id", filter=waiting & Q(waiting_for="room")),
         papers=Count("id", filter=waiting & Q(waiting_for="id")),
-        open=Count("id", filter=Q(open_work=True) & ~(waiting & ~Q(waiting_for=""))),
+        open=Count("id", filter=Q(open_work=True) & ~(waiting & ~Q(waiting_for="")) | untold),
     )
     dead = Saga.objects.filter(tenant_id=desk.tenant_id, status="dead").count()
     return [
