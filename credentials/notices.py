@@ -19,6 +19,7 @@ PIN_CHOSEN: Final = "PIN_CHOSEN"
 CARD_KILLED: Final = "CARD_KILLED"
 SUSPENDED_AT_ONCE: Final = "SUSPENDED_AT_ONCE"
 OLD_ROOM_KEPT: Final = "OLD_ROOM_KEPT"
+STAYS_OVERLAP: Final = "STAYS_OVERLAP"
 
 ON_CARDS: Final = frozenset({CredentialKind.RFID_CARD.value, CredentialKind.NFC_TAG.value})
 _GONE: Final = ("none", "absent")

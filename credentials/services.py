@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from credentials import event_data, locks
-from credentials.lifecycle import BY_NAME, State
+from credentials import event_data, locks, notices, overlaps, stay_notices
+from credentials.lifecycle import BY_NAME, LIVE, State
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.notices import propagation_now
 from credentials.targets import is_settled
@@ -60,6 +60,7 @@ class KeyBatch:
     _loaded_states: dict[str, str] = field(default_factory=dict)
     _dirty_keys: dict[str, KeyCredential] = field(default_factory=dict)
     _dirty_doors: dict[int, CredentialDoor] = field(default_factory=dict)
+    _retargeted: set[str] = field(default_factory=set)
     _new_keys: list[KeyCredential] = field(default_factory=list)
     _new_doors: list[CredentialDoor] = field(default_factory=list)
     _starts: list[tuple[Start, Cause]] = field(default_factory=list)
@@ -134,11 +135,13 @@ class KeyBatch:
         """Notes that the doors shall carry something else now: old budgets and final refusals no longer count."""
         key.desired_version += 1
         key.open_work = True
+        self._retargeted.add(key.id)
         self.touch(key)
 
     def flush(self) -> None:
         """Writes everything. Raises StaleState when a locked row was not as loaded, and intake.NotAtWork when a key's doors are
         open and the work that was started for it had ended before; then nothing may be committed."""
+        self._tell_of_overlaps()
         for key in self._dirty_keys.values():
             settle_summary(key, self.doors_at(key), self.now)
         for key in self._new_keys:
@@ -153,6 +156,36 @@ class KeyBatch:
         intake.start(self.tenant_id, self._starts, self.now)
         intake.require_at_work(self.tenant_id, [item for item, _ in self._starts if self._has_open_doors(item)])
         self._forget()
+
+    def _tell_of_overlaps(self) -> None:
+        """Warns keys that are made or changed of other stays in their rooms, and lets these stays' keys be looked at."""
+        fresh = {key.id for key in self._new_keys} | self._retargeted
+        made = [
+            key for key in self.keys.values() if key.state in LIVE and (key.id in fresh or self._is_new_as(key, State.ACTIVE))
+        ]
+        noted = [k for k in self._dirty_keys.values() if k.state not in LIVE and notices.is_noted(k, notices.STAYS_OVERLAP)]
+        asked = [(key, self.doors_at(key)) for key in (*made, *noted)]
+        found = overlaps.neighbours(self.tenant_id, asked) if asked else {}
+        for key, _ in asked:
+            others = found.get(key.id, [])
+            was_noted = notices.is_noted(key, notices.STAYS_OVERLAP)
+            overlaps.set_warning(key, others if key.state in LIVE else ())
+            if others or was_noted:
+                self.touch(key)
+                self._look_at_others(key, others)
+
+    def _is_new_as(self, key: KeyCredential, state: State) -> bool:
+        return key.state == state and self._loaded_states.get(key.id, key.state) != state
+
+    def _look_at_others(self, key: KeyCredential, others: list[overlaps.Neighbour]) -> None:
+        cause = Cause(correlation_id=key.reservation_id or key.id)
+        name = stay_notices.name_stay(self.tenant_id, str(key.reservation_id), key.property_id, key.rooms) if others else None
+        for stay in sorted({str(other.key.reservation_id) for other in others}):
+            if name is not None and key.state in LIVE:
+                self.alerts.append(overlaps.alert(key, name, stay))
+            again = intake.own_key("room-overlap", stay, key.id, str(key.event_sequence), str(key.desired_version))
+            lane = intake.internal_lane(self.tenant_id)
+            self.start(Start(flow=overlaps.FLOW, key=again, lane=lane, reservation_id=stay), cause)
 
     def _has_open_doors(self, item: Start) -> bool:
         key = self.keys.get(item.credential_id or "")
@@ -208,6 +241,7 @@ class KeyBatch:
 
     def _forget(self) -> None:
         self._loaded_states = {key.id: key.state for key in self.keys.values()}
+        self._retargeted.clear()
         for pending in (self._dirty_keys, self._dirty_doors):
             pending.clear()
         for done in (self._starts, self._new_keys, self._new_doors, self._emissions, self._transitions, self.alerts):

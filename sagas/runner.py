@@ -44,6 +44,7 @@ from sagas.flows import (
     room_move,
     settle_plan,
     settle_record,
+    shared_rooms,
     successors,
     wake_sagas,
 )
@@ -103,7 +104,7 @@ _WALKS = {
 }
 
 
-_OF_STAYS = frozenset({follow_booking.NO_SHOW_FLOW, guest_came.FLOW}) | successors.FLOWS
+_OF_STAYS = frozenset({follow_booking.NO_SHOW_FLOW, guest_came.FLOW, shared_rooms.FLOW}) | successors.FLOWS
 """Flows over one stay, whose projection and keys are locked."""
 
 
@@ -469,6 +470,8 @@ def _run_internal(work: Work, tenant_id: str, hotel_now: datetime, real_now: dat
             successors.run(tenant_id, work, batch, row)
         elif work.flow == guest_came.FLOW:
             guest_came.run(batch, row)
+        elif work.flow == shared_rooms.FLOW:
+            shared_rooms.run(batch)
         else:
             follow_booking.run_no_show(batch, row, work.id, work.cause)
         batch.flush()

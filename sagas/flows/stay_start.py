@@ -5,6 +5,7 @@
 | one is asked for there right now, or nobody knows whether it is there | waits |
 | the first one is on its way, and waits for nobody | waits |
 | one is there | joins |
+| a guest of another stay is in the room | joins |
 | none is there: the first one waits for desk, room or papers, failed, or ended | starts the stay |
 
 One rule: who comes first starts the stay and ends the last guest's, whichever key that is; nobody ends a key of the own stay.
@@ -19,7 +20,7 @@ from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
 from credentials.targets import Verb, next_verb
 from devices import adapters
-from sagas.flows import rest_key, wake_sagas
+from sagas.flows import rest_key, shared_rooms, wake_sagas
 from sagas.flows.one_change import spans
 from sagas.models import Saga, SagaStatus
 from sagas.steps import is_spent
@@ -52,7 +53,8 @@ def must_wait(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoo
 
 def intent_at(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> Intent:
     """Returns whether a change starts the stay at the doors it adds, or joins it there."""
-    return Intent.ADDITIONAL if _held(batch, key, doors) else Intent.NEW
+    joins = _held(batch, key, doors) or (spans(key) and shared_rooms.is_occupied(batch, key, doors))
+    return Intent.ADDITIONAL if joins else Intent.NEW
 
 
 def settle_intent(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> None:
@@ -65,6 +67,8 @@ def settle_intent(batch: KeyBatch, key: KeyCredential, doors: Sequence[Credentia
         return
     held = _held(batch, key, doors)
     joins = bool(held) if key.intent == Intent.ADDITIONAL else held == rooms
+    joins = joins or (key.intent == Intent.ADDITIONAL and shared_rooms.is_beside_stranger(batch, key, doors))
+    joins = joins or shared_rooms.is_occupied(batch, key, doors)  # another stay's guest is there: nobody ends her key
     intent = Intent.ADDITIONAL if joins else Intent.NEW
     if key.intent != intent and not (intent is Intent.NEW and any(door.verb for door in doors)):
         key.intent = intent.value

@@ -70,7 +70,8 @@ class Seen:
 class Expected:
     """A credential at the door, as our books have it. `wants` and `has` are `present`, `suspended` or `absent` (`has` also
     `none`). `fits` are the windows that count as right there, the first being the one wanted; `grain` is how exactly the vendor
-    keeps instants. `mark` changes whenever the books about this door change."""
+    keeps instants. `mark` changes whenever the books about this door change. `is_succeeded`: its stay is over, and the
+    next one's key is at the door: only the policy's grace would still let it in."""
 
     door_pk: int
     credential_id: str
@@ -85,6 +86,7 @@ class Expected:
     is_failed: bool = False
     card_is_late: bool = False
     grain: timedelta = timedelta(minutes=1)
+    is_succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def _still_there(item: Expected, key: Seen, now: datetime) -> Difference:
 def _present(item: Expected, held: Sequence[Seen], now: datetime) -> list[Difference]:
     wanted = item.fits[0]
     if not held:
-        if wanted.valid_until <= now:
+        if wanted.valid_until <= now or item.is_succeeded:
             return []
         return [Difference(Kind.MISSING, "the guest cannot get in here", Danger.LOCKED_OUT, item.credential_id, None, item)]
     own = next((key for key in held if key.fingerprint == item.fingerprint), held[0])

@@ -6,19 +6,19 @@ One rule: read only, fresh for every question; what a door's rows say is compare
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q
 
 from credentials.lifecycle import LIVE, TERMINAL, State
-from credentials.models import CredentialDoor, DoorState, KeyCredential
+from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
 from credentials.targets import wanted
 from devices import selectors
 from devices.health_rules import window_by_clocks
 from devices.selectors import DeviceFacts
-from lockservice.core import crypto
+from lockservice.core import clock, crypto
 from sagas.models import OPEN_STATUSES, Saga
 from sagas.reconcile.compare import Expected, Known
 from vendors.port.types import CredentialKind, Propagation, Window
@@ -106,7 +106,25 @@ def _elsewhere(tenant_id: str, device: DeviceFacts, tags: set[str]) -> dict[str,
 def _expected(tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor]) -> tuple[Expected, ...]:
     busy = busy_credentials(tenant_id, [row.credential_id for row in rows])
     skews = _skews_by_lane(tenant_id, device, rows)
-    return tuple(_row(tenant_id, device, row, busy, skews.get(row.credential_id, [])) for row in rows)
+    succeeded = _succeeded(tenant_id, device, rows)
+    found = (_row(tenant_id, device, row, busy, skews.get(row.credential_id, [])) for row in rows)
+    return tuple(replace(item, is_succeeded=item.credential_id in succeeded) for item in found)
+
+
+def _succeeded(tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor]) -> set[str]:
+    """Return those of the keys whose stay is over while a running key of another stay is at the door."""
+    now = clock.now()
+    there = CredentialDoor.objects.filter(
+        tenant_id=tenant_id, device_id=device.id, state=DoorState.PRESENT, dropped=False, credential__state=State.ACTIVE,
+        credential__valid_from__lte=now, credential__valid_until__gt=now, credential__reservation_id__isnull=False,
+    )  # fmt: skip
+    held = set(there.values_list("credential__reservation_id", flat=True))
+    stays = {row.credential.reservation_id for row in rows if row.credential.reservation_id}
+    over = set(
+        Reservation.objects.filter(tenant_id=tenant_id, reservation_id__in=sorted(stays | held), valid_until__lte=now)
+        .values_list("reservation_id", flat=True)
+    )  # fmt: skip
+    return {row.credential_id for row in rows if row.credential.reservation_id in over} if held - over else set()
 
 
 def _row(tenant_id: str, device: DeviceFacts, door: CredentialDoor, busy: set[str], skews_ms: list[int | None]) -> Expected:

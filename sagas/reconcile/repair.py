@@ -15,21 +15,23 @@ from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from lockservice.core import clock, crypto, tenancy
+from sagas.flows import shared_rooms
 from sagas.flows.issue_key import lane_width
+from sagas.flows.one_change import spans
 from sagas.intake import PRIORITY_ISSUE, PRIORITY_SECURITY, Start, own_key
 from sagas.models import Finding
 from sagas.outbox import Cause
 from sagas.reconcile import ledger, sightings
 from sagas.reconcile.compare import Kind
 from sagas.reconcile.findings import OPEN
-from vendors.port.types import CredentialKind, Propagation
+from vendors.port.types import CredentialKind, Intent, Propagation
 
 FLOW = "reconcile"
 VENDOR_ERROR = "melmastoon.lock.vendor.error.v1"
 
 RULES: dict[Kind, str] = {
     Kind.MISSING: "given again by the key's saga, or taken over if it is there after all; a card, or a phone's key beside a"
-    " companion's, waits for a person, and all of them do when most vanished at once",
+    " companion's, waits for a person (beside another stay's guest it joins), and all of them do when most vanished at once",
     Kind.WINDOW_DIFFERS: "changed to the window of our books",
     Kind.PRESENT_BUT_REVOKED: "taken back again, before all other work",
     Kind.NOT_RESTING: "put to rest again",
@@ -169,19 +171,25 @@ def _give_again(batch: KeyBatch, key: KeyCredential, row: Finding) -> tuple[Cred
         raise _LeftAlone("the key's window is over")
     if not locks.open_properties(key.tenant_id, [key.property_id]):
         raise _LeftAlone("the property is not in operation")
-    if key.kind != CredentialKind.PIN_CODE and door.room_id and _has_company(key, door):
+    if key.kind != CredentialKind.PIN_CODE and door.room_id and _has_company(batch, key, door):
         raise _LeftAlone("another key opens this room, and a new one could end it: replace the key at the desk")
+    if spans(key) and key.intent == Intent.NEW and shared_rooms.is_beside_stranger(batch, key, [door]):
+        key.intent = Intent.ADDITIONAL.value  # somebody was let in at the vendor's own program, and keeps her key
+        batch.touch(key)
     door.state, door.carried_from, door.carried_until = DoorState.ABSENT, None, None
     door.vendor_ref_sealed, door.propagation = None, Propagation.UNKNOWN.value
     door.rounds += 1  # giving it anew is a new effect; the vendor may remember the old one's key
     return door, PRIORITY_ISSUE, "issue"
 
 
-def _has_company(key: KeyCredential, door: CredentialDoor) -> bool:
+def _has_company(batch: KeyBatch, key: KeyCredential, door: CredentialDoor) -> bool:
+    """Say whether a key given anew could end another one. It joins where only a guest of another stay is in the room."""
     others = CredentialDoor.objects.filter(
         tenant_id=key.tenant_id, device_id=door.device_id, state=DoorState.PRESENT, credential__state__in=sorted(LIVE)
     )
-    return others.exclude(credential_id=key.id).exists()
+    stays = set(others.exclude(credential_id=key.id).values_list("credential__reservation_id", flat=True))
+    is_among_strangers = key.reservation_id not in stays and key.intent != Intent.REPLACEMENT
+    return bool(stays) and not (is_among_strangers and shared_rooms.is_occupied(batch, key, [door]))
 
 
 def _set_window(batch: KeyBatch, key: KeyCredential, row: Finding) -> tuple[CredentialDoor, int, str]:

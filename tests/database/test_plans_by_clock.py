@@ -48,10 +48,10 @@ from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
 from sagas import acts, claims, figures, housekeeping
 from sagas.bus.redis_streams import RedisStreamsBus
-from sagas.flows import follow_stays, read_log, room_move, take_webhook
+from sagas.flows import follow_stays, read_log, room_move, shared_rooms, take_webhook
 from sagas.models import DeadLetter, ReconcileRun, Violation
 from sagas.publisher import Publisher, ensure_shards
-from sagas.reconcile import owners, run, turns, vanishing
+from sagas.reconcile import ledger, owners, run, turns, vanishing
 from sagas.reconcile.asking import Inquiry
 from sagas.runner import Runner
 from sagas.watch import look as watch
@@ -245,6 +245,10 @@ def _comparison(ground: Ground) -> None:
         device = selectors.devices(house.tenant_id, house.property_id, [house.devices["lobby"]])[house.devices["lobby"]]
         assert owners.stays_at(house.tenant_id, device, clock.now())
         assert vanishing.should_be_at(house.tenant_id, [device.id], {})
+        assert ledger.books_of(house.tenant_id, device).expected
+        batch = KeyBatch.load(house.tenant_id, list(house.keys.values())[:1], clock.now())
+        key = next(iter(batch.keys.values()))
+        assert not shared_rooms.is_beside_stranger(batch, key, batch.doors_at(key))
         row = ReconcileRun.objects.filter(tenant_id=house.tenant_id, status="done").latest("started_at")
         facts = selectors.installation(house.tenant_id, house.installation_id)
         turn = turns.Turn(house.tenant_id, house.installation_id, "nobody")
@@ -364,7 +368,14 @@ def _console(ground: Ground) -> None:
     house = ground.house
     client = console_user(house.tenant_id, "front_desk_supervisor")
     support = console_user(house.tenant_id, "support")
-    for address in ("", "credentials/keycredential/", "credentials/reservation/", "devices/lockdevice/", "sagas/alert/"):
+    for address in (
+        "",
+        "credentials/keycredential/",
+        "credentials/keycredential/?open=1",
+        "credentials/reservation/",
+        "devices/lockdevice/",
+        "sagas/alert/",
+    ):
         assert client.get(f"/console/{address}").status_code == 200, address
     for address in ("sagas/saga/", "sagas/outboxevent/", "sagas/inboxmessage/", "sagas/deadletter/"):
         assert support.get(f"/console/{address}").status_code == 200, address

@@ -50,7 +50,7 @@ def test_a_full_door_gives_the_next_kind_its_doors_can_carry(database: str, lock
         settle(hotel)
     first, second = keys(hotel)
     assert (first.kind, second.kind, second.state) == ("pin_code", "mobile_app", "active")
-    assert [warning["code"] for warning in second.warnings] == ["KIND_CHANGED"]
+    assert [warning["code"] for warning in second.warnings] == ["STAYS_OVERLAP", "KIND_CHANGED"]
     assert events(hotel, second)[-1] == "credential.issued"
 
 

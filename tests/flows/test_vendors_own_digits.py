@@ -45,12 +45,12 @@ def test_digits_of_another_key_are_given_to_nobody_and_taken_from_nobody(
     _, first = book(drawing, settle)
     stay, second = book(drawing, settle)
     assert (second.state, second.kind) == ("active", "mobile_app")
-    assert [warning["code"] for warning in second.warnings] == ["KIND_CHANGED"]
+    assert [warning["code"] for warning in second.warnings] == ["STAYS_OVERLAP", "KIND_CHANGED"]
     drawing.tell("booking.cancelled", drawing.booking(stay, 2, ["101"], status="cancelled"))
     settle(drawing, now=True, rounds=3)
     assert keys(drawing, stay)[-1].open_work is False
     assert locks.opens(drawing.doors["101"], pin_of(drawing, first))
-    assert [code for code, _ in alerts(drawing)] == []
+    assert [code for code, _ in alerts(drawing)] == ["STAYS_OVERLAP"]
 
 
 def test_a_key_refused_for_its_digits_leaves_its_door_without_doubt(drawing: Hotel, locks: MockLocks, settle: Settle) -> None:

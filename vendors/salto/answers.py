@@ -20,6 +20,7 @@ from vendors.support.marks import tag_of
 from .errors import CLOUD, translate
 
 LIVE = frozenset({"waiting_card", "active", "update_required", "reedition_required", "superseded"})
+SUPERSEDED = "superseded"
 STALE = frozenset({"update_required", "reedition_required"})
 
 
@@ -34,6 +35,11 @@ def moment(text: str) -> datetime:
 def is_live(row: Mapping[str, Any]) -> bool:
     """Says whether a key may still open something."""
     return row.get("status") in LIVE
+
+
+def is_in_force(row: Mapping[str, Any]) -> bool:
+    """Say whether a key lets its holder in. One that a later stay's key has ended opens at most a door that has not heard."""
+    return is_live(row) and row.get("status") != SUPERSEDED
 
 
 def places_in(row: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from vendors.port.types import (
 )
 from vendors.support.skew import bounded_skew_ms
 
-from .answers import found_key, is_live, moment, places_in
+from .answers import found_key, is_in_force, moment, places_in
 from .client import Call, SaltoClient, path_of
 from .cloud_keys import CloudKeys
 from .errors import CLOUD, Refused, Unclear, translate, unreachable
@@ -71,17 +71,17 @@ class CloudReading:
             )
 
     def find(self, call: Call, handle: CredentialHandle) -> tuple[FoundKey, ...]:
-        """Returns the credential's live keys at the handle's doors."""
-        rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_live(row)]
+        """Returns the credential's live keys at the handle's doors, without those whose place a later stay's key took."""
+        rows = [row for row in self._keys.of_credential(call, handle.credential_id) if is_in_force(row)]
         wanted = [door.external_id for door in handle.doors]
         return tuple(found_key(row, place) for row in rows for place in places_in(row) if place in wanted)
 
     def keys_at(self, door: Door, cursor: str | None) -> FoundPage:
-        """Returns a page of live keys at a door."""
+        """Returns a page of live keys at a door, without those whose place a later stay's key took."""
         query = {"room": door.external_id, "status": "live", "limit": str(PAGE), "cursor": cursor}
         page = self._read(Call(CallMeta("inventory", priority=3)), path_of("keys"), query, door)
         with _asked_again():
-            keys = tuple(found_key(checked_listed(row), door.external_id) for row in rows_in(page))
+            keys = tuple(found_key(row, door.external_id) for row in map(checked_listed, rows_in(page)) if is_in_force(row))
         return FoundPage(keys, page.get("next"))
 
     def records(self, door: Door, since: datetime, until: datetime) -> tuple[AccessRecord, ...]:

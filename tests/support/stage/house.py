@@ -252,6 +252,13 @@ class House:
         control = self.world.control(self.vendors[door])
         return control.try_door(self.doors[door], CredentialKind(artifact.kind), artifact.value).is_open
 
+    def walk_in(self, door: str) -> Artifact:
+        """Let somebody check a guest into a room at the vendor's own program, and let her phone open the door once."""
+        port = ControlPort(self.world.simulator(self.vendors[door]).control)
+        phone = Artifact("mobile_app", str(port.post("/reception", {"device": self.doors[door]})["value"]), "")
+        assert self.use(door, phone)
+        return phone
+
     def fault(self, vendor: str, rule: Mapping[str, Any]) -> None:
         """Set a fault at a vendor's simulator, in that simulator's own words (`/faults` of its control port), until healed."""
         ControlPort(self.world.simulator(vendor).control).post("/faults", dict(rule))
@@ -376,6 +383,7 @@ class Stay:
         self.rooms: list[str] = []
         self.status = "confirmed"
         self.guest = "Zahra Ahmadi"
+        self.contact: dict[str, str] = {}
         self.extra: dict[str, Any] = {}
         self.artifacts: list[Artifact] = []
         self.shown: dict[str, Any] = {}
@@ -383,8 +391,8 @@ class Stay:
     def emit(
         self, subject: str, *, settle: bool = True, event_id: str = "", version: int | None = None, **changes: Any
     ) -> None:
-        """Publish an event with the whole reservation: `start`, `end`, `rooms`, `status`, `guest`, or any field of the event."""
-        for name in ("start", "end", "status", "guest"):
+        """Publish an event with the whole reservation: `start`, `end`, `rooms`, `status`, `guest` and her `contact`, or any field of the event."""
+        for name in ("start", "end", "status", "guest", "contact"):
             setattr(self, name, changes.pop(name, getattr(self, name)))
         if (rooms := changes.pop("rooms", None)) is not None:
             self.rooms = list(rooms)
@@ -402,7 +410,7 @@ class Stay:
             "rooms": [self.house.rooms.get(room, room) for room in self.rooms],
             "validFrom": self.start.isoformat(),
             "validUntil": self.end.isoformat(),
-            "guest": {"id": f"gst_{self.id[-8:]}", "displayName": self.guest, "contact": {}, "locale": "prs"},
+            "guest": {"id": f"gst_{self.id[-8:]}", "displayName": self.guest, "contact": self.contact, "locale": "prs"},
             "paymentStatus": "captured",
         }
         if "checkIn" in self.extra:

@@ -11,6 +11,7 @@
 | POST /place | `{"house", "encoder", "serial" or null}` | lays a card on an encoder, or takes it away |
 | POST /phones | `{"house"?, "invitationCode"}` or `{"endpointId", "offline"}` | redeems an invitation; takes the network away |
 | POST /doors | `{"device", "online"?, "reachable"?, "clockSkewS"?, "removed"?}` | changes a door |
+| POST /reception | `{"device", "hours"?}` | a walk-in's phone, which starts a stay at the vendor's own program |
 | POST /maintenance | `{"house", "from", "until"}` | announces a window |
 | GET /calls?limit=… | | requests, newest last, and how many concerned each door |
 | POST /sessions | `{}` | forgets sessions and tokens, as a restart of the vendor does |
@@ -28,15 +29,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl
 
 from vendors.support.simulator_http import Reply, Request
 
 from .doors import Verdict, present, write_down
-from .model import Encoder, House, Image, Lock, Phone, read_zone
-from .world import World, sync
+from .model import Encoder, House, Image, Key, Lock, Phone, read_zone
+from .stays import overriding
+from .world import World, endpoint_for, new_id, sync
 
 
 class Control:
@@ -57,6 +59,7 @@ class Control:
             "/place": self._place,
             "/phones": self._phones,
             "/doors": self._doors,
+            "/reception": self._reception,
             "/maintenance": self._maintenance,
             "/calls": self._calls,
             "/sessions": self._sessions,
@@ -145,6 +148,19 @@ class Control:
         if body.get("removed"):
             del house.locks[lock.door_id]
         return {"device": lock.door_id}
+
+    def _reception(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Somebody checks a guest into a room at the vendor's own program: a phone's key that starts a stay."""
+        house, lock = self._world.door(str(body["device"]))
+        now = self._world.clock.now()
+        phone = endpoint_for(house, new_id("walk-in-"))
+        stays = overriding(house, [lock.door_id])
+        until = now + timedelta(hours=float(body.get("hours", 24)))
+        key = Key(new_id("gr-"), "mobile_app", [lock.door_id], [], now, until, stays, "walk-in", "")
+        house.keys[key.id], key.endpoint_id = key, phone.endpoint_id
+        _enrol(phone)
+        sync(house, phone, now)
+        return {"value": json.dumps({"endpointId": phone.endpoint_id})}
 
     def _maintenance(self, body: dict[str, Any]) -> dict[str, Any]:
         start, until = datetime.fromisoformat(body["from"]), datetime.fromisoformat(body["until"])

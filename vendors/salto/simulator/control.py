@@ -13,6 +13,7 @@
 | POST /take | `{"property", "encoder"}` | takes it away |
 | POST /phone | `{"property", "phone", "connected"}` | a phone without network |
 | POST /connector | `{"property", "up"}` | the connector stops or comes back |
+| POST /reception | `{"device", "property"?, "hours"?}` | `{"value"}`: a walk-in's phone, which starts a stay at the vendor's own program |
 | GET /calls, GET /counts | | requests so far; by door |
 | POST /trouble | see vendors/support/simulator_trouble.py | all of cloud and connector goes wrong or is slow |
 | POST /reset | | forgets everything |
@@ -25,14 +26,14 @@ One rule: what is shown at a door may teach the door and the carrier, exactly as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from .doors import show_carrier, type_pin
 from .model import Carrier, Door, Key, Property
 from .pms import PmsPort
 from .pusher import Pusher
-from .space import door_for, finish_waiting
+from .space import Wanted, door_for, finish_waiting, make_key
 from .tls import Authority
 from .world import World
 
@@ -64,6 +65,7 @@ class Control:
             "/take": lambda: self._take(body),
             "/phone": lambda: self._phone(body),
             "/connector": lambda: self._connector(body),
+            "/reception": lambda: self._reception(body),
             "/calls": lambda: {"calls": list(self._world.calls)},
             "/counts": lambda: {"byDoor": dict(self._world.calls_by_door)},
             "/reset": self._reset,
@@ -167,6 +169,15 @@ class Control:
         prop = self._world.properties[body["property"]]
         prop.connector_up = bool(body["up"])
         return {"up": prop.connector_up}
+
+    def _reception(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Somebody checks a guest into a room at the vendor's own program: a phone's key that starts a stay."""
+        prop, door = self._at(body)
+        starts = prop.local(prop.now())
+        ends = starts + timedelta(hours=float(body.get("hours", 24)))
+        phone = f"reception-{len(prop.keys)}"
+        key, _ = make_key(prop, Wanted("mobile_app", "new", [door.name], starts, ends, "walk-in", "reception", phone=phone))
+        return {"value": key.mobile_key}
 
     def _reset(self) -> dict[str, Any]:
         self.close()

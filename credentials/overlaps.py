@@ -1,0 +1,121 @@
+"""Two stays in one room at one time: which keys of other stays open a key's rooms while it does.
+
+One rule: stays are compared by what their bookings say, without grace: who leaves at noon does not overlap with who comes then.
+A key without a booking that we know of counts by its own window.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from credentials import notices
+from credentials.lifecycle import LIVE, State
+from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
+from credentials.stay_notices import StayName
+from sagas.alerts import NewAlert
+from vendors.port.types import Window
+
+RUNBOOK = "lock/two-stays"
+FLOW = "room_overlap"
+"""The saga that looks at a stay's keys again after another stay in their rooms has changed."""
+_MAY_OPEN = (DoorState.NONE, DoorState.PRESENT, DoorState.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another stay's key at rooms of a key. `stay` is the time of its stay; `is_there` says that its doors carry it."""
+
+    key: KeyCredential
+    rooms: frozenset[str]
+    devices: frozenset[str]
+    stay: Window
+    is_there: bool
+
+    def is_running(self, now: datetime) -> bool:
+        """Say whether its guest may be in the room now."""
+        return self.key.state == State.ACTIVE and self.is_there and self.stay.contains(now)
+
+
+def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[CredentialDoor]]]) -> dict[str, list[Neighbour]]:
+    """Return, by key, the live keys of other stays that overlap with the key's stay in a room of its.
+
+    Doors that a guest has left do not count. Read without locks. Inside the tenant's block.
+    """
+    mine = {key.id: {d.device_id for d in doors if _counts(d)} for key, doors in asked if _is_guests(key)}
+    keys = {key.id: key for key, _ in asked if mine.get(key.id)}
+    if not keys:
+        return {}
+    rows = _doors_at(tenant_id, {device for key_id in keys for device in mine[key_id]}, list(keys.values()))
+    by_key: dict[str, list[CredentialDoor]] = defaultdict(list)
+    for row in rows:
+        by_key[row.credential_id].append(row)
+    stays = _stays(tenant_id, [*keys.values(), *(rows[0].credential for rows in by_key.values())])
+    return {key_id: _beside(key, mine[key_id], by_key, stays) for key_id, key in keys.items()}
+
+
+def set_warning(key: KeyCredential, others: Sequence[Neighbour]) -> None:
+    """Put the warning of an overlap on a key, or take it off (not flushed)."""
+    if not others:
+        notices.clear(key, notices.STAYS_OVERLAP)
+        return
+    notices.warn(
+        key, notices.STAYS_OVERLAP, "another stay has the room at the same time: they share it, or one of them has left"
+    )
+
+
+def alert(key: KeyCredential, name: StayName, other_stay: str) -> NewAlert:
+    """Return the alert of two stays in one room, once a pair."""
+    pair = ":".join(sorted((other_stay, str(key.reservation_id))))
+    detail = f"{name.text}: another stay has the room at the same time; they share it, or one of them has left"
+    return NewAlert(
+        f"overlap:{pair}", notices.STAYS_OVERLAP, "warning", detail, RUNBOOK, key.property_id, key.id,
+        reservation_id=key.reservation_id or "",
+    )  # fmt: skip
+
+
+def _beside(
+    key: KeyCredential, devices: set[str], by_key: Mapping[str, list[CredentialDoor]], stays: Mapping[str, Window]
+) -> list[Neighbour]:
+    found = []
+    own = stays.get(key.reservation_id or "") or Window(key.valid_from, key.valid_until)
+    for rows in by_key.values():
+        other = rows[0].credential
+        here = [row for row in rows if row.device_id in devices]
+        if not here or other.reservation_id == key.reservation_id:
+            continue
+        stay = stays.get(other.reservation_id or "") or Window(other.valid_from, other.valid_until)
+        if stay.valid_from < own.valid_until and own.valid_from < stay.valid_until:
+            found.append(
+                Neighbour(
+                    other, frozenset(row.room_id for row in here), frozenset(row.device_id for row in here), stay,
+                    any(row.state == DoorState.PRESENT for row in here),
+                )
+            )  # fmt: skip
+    return found
+
+
+def _doors_at(tenant_id: str, devices: Iterable[str], keys: Sequence[KeyCredential]) -> list[CredentialDoor]:
+    rows = CredentialDoor.objects.filter(
+        tenant_id=tenant_id, device_id__in=sorted(devices), state__in=_MAY_OPEN, dropped=False, old_room="",
+        credential__state__in=sorted(LIVE), credential__holder_kind="guest", credential__reservation_id__isnull=False,
+        credential__valid_from__lt=max(key.valid_until for key in keys),
+        credential__valid_until__gt=min(key.valid_from for key in keys),
+    )  # fmt: skip
+    return list(rows.exclude(room_id="").select_related("credential").order_by("id"))
+
+
+def _stays(tenant_id: str, keys: Iterable[KeyCredential]) -> dict[str, Window]:
+    wanted = sorted({key.reservation_id for key in keys if key.reservation_id})
+    rows = Reservation.objects.filter(tenant_id=tenant_id, reservation_id__in=wanted)
+    return {row.reservation_id: Window(row.valid_from, row.valid_until) for row in rows if row.valid_from < row.valid_until}
+
+
+def _counts(door: CredentialDoor) -> bool:
+    return bool(door.room_id) and not door.dropped and not door.old_room
+
+
+def _is_guests(key: KeyCredential) -> bool:
+    return key.holder_kind == "guest" and bool(key.reservation_id) and bool(key.rooms)

@@ -1,0 +1,55 @@
+"""Two stays in one room: who is there is told of the other, and nobody's key is ended because bookings overlap.
+
+| the second stay's key | while the first guest is there |
+|---|---|
+| digits, and what a lock keeps beside others | joins |
+| a card or a phone's key, where a new stay's key ends the earlier ones | joins: it ends nobody's |
+| the same, given again beside a key of the vendor's own program | joins |
+
+One rule: a guest's key ends when her stay does, or when a person says so; a second guest with a stay gets her key too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from credentials import overlaps
+from credentials.lifecycle import LIVE
+from credentials.models import CredentialDoor, KeyCredential
+from credentials.services import KeyBatch
+from devices import adapters
+from sagas.models import Finding
+
+FLOW = overlaps.FLOW
+STRANGER = "stranger"
+
+
+def run(batch: KeyBatch) -> None:
+    """Look at the keys of one locked stay again, after another stay in their rooms has changed."""
+    live = [key for key in batch.keys.values() if key.state in LIVE]
+    found = overlaps.neighbours(batch.tenant_id, [(key, batch.doors_at(key)) for key in live])
+    for key in live:
+        overlaps.set_warning(key, found.get(key.id, []))
+        batch.touch(key)
+
+
+def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
+    """Say whether a guest of another stay is in one of these rooms now, with a key that a new stay's key here would end."""
+    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
+    found = overlaps.neighbours(batch.tenant_id, [(key, doors)]).get(key.id, [])
+    return any(
+        other.key.installation_id == key.installation_id and other.key.kind in spanning and other.is_running(batch.now)
+        for other in found
+    )
+
+
+def is_beside_stranger(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
+    """Say whether a comparison found a running key that is not ours in one of these rooms, which a new stay's key would end."""
+    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
+    devices = [door.device_id for door in doors if door.room_id]
+    strangers = Finding.objects.filter(
+        tenant_id=batch.tenant_id, installation_id=key.installation_id, device_id__in=devices, kind=STRANGER,
+        status__in=("open", "known"), key_kind__in=spanning, found_from__isnull=False,
+    )  # fmt: skip
+    spans = strangers.values_list("found_from", "found_until")
+    return any(since <= batch.now < until for since, until in spans if since is not None and until is not None)

@@ -1,0 +1,139 @@
+"""Two bookings overlap in one room: somebody is told, and nobody who is in the house is shut out by the other's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.support.stage import House, Stay, World
+
+Houses = Callable[..., House]
+OVERLAP = "STAYS_OVERLAP"
+CARDS = {"kinds": ["rfid_card"], "default_areas": []}
+PHONES = {"kinds": ["mobile_app"], "default_areas": []}
+NUMBERS = ({"phoneE164": "+93700000001"}, {"phoneE164": "+93700000002"})
+
+
+def warnings(stay: Stay) -> list[str]:
+    """Return the codes of the warnings on the stay's newest key."""
+    return [warning["code"] for warning in stay.key()["warnings"]]
+
+
+@pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])
+def test_two_guests_with_digits_both_get_in_and_the_overlap_is_told_once(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy={"kinds": ["pin_code"], "default_areas": []})
+    first = hotel.book(["101"])
+    assert (warnings(first), hotel.alerts()) == ([], [])
+    second = hotel.book(["101"])
+    assert [stay.opens("101") for stay in (first, second)] == [True, True]
+    assert (warnings(first), warnings(second)) == ([OVERLAP], [OVERLAP])
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+    first.check_out()
+    assert (warnings(second), second.opens("101"), first.opens("101")) == ([], True, False)
+
+
+def test_a_guest_who_leaves_the_day_the_next_one_comes_overlaps_with_nobody(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock"}, policy={"kinds": ["pin_code"], "late_grace_minutes": 180})
+    leaving = hotel.book(["101"], end=world.now + timedelta(hours=2))
+    coming = hotel.book(["101"], start=world.now + timedelta(hours=2), end=world.now + timedelta(days=1))
+    assert (warnings(leaving), warnings(coming), hotel.alerts()) == ([], [], [])
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
+def test_a_second_stays_card_joins_the_guest_who_is_in_the_room(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=CARDS)
+    if vendor == "generic-wiegand":
+        hotel.seat_desk()
+    first, second = hotel.book(["101"]), hotel.book(["101"])
+    cards = [first.encode(), second.encode()]
+    assert all(cards)
+    for card in (*cards, *cards):
+        assert card is not None
+        assert hotel.use("101", card)
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_the_next_guests_card_still_ends_the_card_of_one_who_has_left(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=CARDS)
+    first = hotel.book(["101"])
+    old = first.encode()
+    first.check_out()
+    second = hotel.book(["101"])
+    new = second.encode()
+    assert old is not None
+    assert new is not None
+    assert hotel.use("101", new)
+    assert not hotel.use("101", old)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_two_guests_with_phones_both_get_in_and_one_leaves(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=PHONES)
+    first, second = (hotel.book(["101"], contact=number) for number in NUMBERS)
+    assert [stay.opens("101") for stay in (first, second)] == [True, True]
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+    first.check_out()
+    assert [stay.opens("101") for stay in (first, second)] == [False, True]
+    assert OVERLAP not in warnings(second)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_the_next_guests_phone_ends_the_key_of_one_whose_stay_is_over(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=PHONES | {"late_grace_minutes": 180})
+    first = hotel.book(["101"], contact=NUMBERS[0], end=world.now + timedelta(hours=2))
+    start = world.now + timedelta(hours=3)
+    second = hotel.book(["101"], contact=NUMBERS[1], start=start, end=world.now + timedelta(days=1))
+    assert OVERLAP not in warnings(first)
+    world.advance(hours=3, minutes=5)
+    world.settle()
+    assert second.opens("101")
+    second_phone = second.artifact()
+    assert hotel.use("101", second_phone)
+    assert not first.opens("101")
+    hotel.reconcile()
+    assert hotel.alerts() == []
+
+
+def test_companions_of_one_booking_overlap_with_nobody(world: World, house: Houses) -> None:
+    hotel = house({"101": "assa-abloy"}, policy=PHONES)
+    stay = hotel.book(["101"])
+    body = {"reservationId": stay.id, "holderId": "gst_companion"}
+    assert hotel.caller("front_desk_supervisor").post("/lock/v1/credentials", body).status_code in (201, 202)
+    world.settle()
+    phones = stay.collect()
+    assert [hotel.use("101", phone) for phone in phones] == [True, True]
+    told = {warning["code"] for key in stay.told()["keys"] for warning in key["credential"]["warnings"]}
+    assert (hotel.alerts(), OVERLAP in told) == ([], False)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_phones_key_that_a_walk_in_ended_is_found_told_and_given_again(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=PHONES)
+    stay = hotel.book(["101"], contact=NUMBERS[0])
+    assert stay.opens("101")
+    walk_in = hotel.walk_in("101")
+    assert not stay.opens("101")
+    hotel.reconcile()
+    (alert,) = hotel.alerts("DRIFT_KEY_MISSING")
+    assert (alert["severity"], alert["key"]) == ("critical", stay.key()["id"])
+    assert (stay.opens("101"), hotel.use("101", walk_in)) == (True, True)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_card_that_a_walk_in_ended_is_told_and_nobodys_key_is_ended(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy=CARDS)
+    stay = hotel.book(["101"])
+    card = stay.encode()
+    assert card is not None
+    assert hotel.use("101", card)
+    walk_in = hotel.walk_in("101")
+    assert not hotel.use("101", card)
+    hotel.reconcile()
+    assert [(alert["code"], alert["key"]) for alert in hotel.alerts("DRIFT_KEY_MISSING")] == [
+        ("DRIFT_KEY_MISSING", stay.key()["id"])
+    ]
+    assert "differs" in {door["why"] for door in stay.told()["verdict"]["doors"]}
+    assert hotel.use("101", walk_in)
