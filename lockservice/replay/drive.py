@@ -20,7 +20,9 @@ from lockservice.core.tenancy import queues, tenant
 from lockservice.replay.timeline import Names, Planned, Timeline, message
 from sagas.bus.port import BusMessage, EventBus
 from sagas.bus.topology import SERVICE_GROUP
+from sagas.flows import old_rooms, wake_sagas
 from sagas.housekeeping import sweep
+from sagas.models import Saga, SagaStatus
 from vendors.port.simulated import SimulatorControl
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.015
@@ -37,8 +39,11 @@ class StandsStill(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over. What looks in again
-    until a key that waits for a person is active does not count as a retry."""
+    """What is left to do in a tenant now. `has_ended` means that keys are live whose windows are over.
+
+    What looks in again until a person has acted does not count as a retry: the work of a key that waits for somebody, and the
+    watch over a stay's move.
+    """
 
     is_due: bool
     is_retrying: bool
@@ -128,7 +133,13 @@ class Driver:
             control.set_clock(at, running=False)
         with queues():
             clock.stop_at(at)
+        self._watch_moves()
         self.now = at
+
+    def _watch_moves(self) -> None:
+        """Have each move looked at once a step, which stands for the look that it has each minute of a hotel's time."""
+        with tenant(self._names.tenant_id):
+            wake_sagas.wake(Saga.objects.filter(tenant_id=self._names.tenant_id, flow=old_rooms.FLOW, status=SagaStatus.RETRY))
 
     def _keep_pace(self, at: datetime) -> None:
         if self._speed is None:
@@ -172,7 +183,7 @@ class Driver:
 def read_work(tenant_id: str) -> Work:
     """Returns what is left to do, in one statement that touches only rows that are due."""
     with tenant(tenant_id), connection.cursor() as cursor:
-        cursor.execute(_WORK, {"tenant": tenant_id})
+        cursor.execute(_WORK, {"tenant": tenant_id, "watch": old_rooms.FLOW})
         return Work(*cursor.fetchone())
 
 
@@ -196,7 +207,7 @@ _WORK = f"""
                    WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= {NOW_SQL}),
         EXISTS (SELECT FROM sagas_saga s WHERE tenant_id = %(tenant)s AND status = 'retry' AND NOT EXISTS (
             SELECT FROM credentials_keycredential k WHERE k.tenant_id = %(tenant)s AND k.id = s.credential_id
-            AND k.state = 'requested' AND k.waiting_for <> '')),
+            AND k.state = 'requested' AND k.waiting_for <> '') AND flow <> %(watch)s),
         EXISTS (SELECT FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
         EXISTS (SELECT FROM credentials_keycredential WHERE tenant_id = %(tenant)s
                 AND state IN ('active', 'suspended', 'requested') AND ends_at <= {NOW_SQL})

@@ -91,7 +91,7 @@ class Site:
         labels = {external: label for label, external in hotel.doors.items()}
         if self._is_ttlock(hotel):
             held = Counter(key.door for key in self.doors(hotel).held())
-            return {label: [held[lock], self._ttlock().applied(lock, "keyboardPwd/add")] for lock, label in labels.items()}
+            return {label: [held[lock], self._ttlock().given(lock)] for lock, label in labels.items()}
         return {
             labels[door["device"]]: [len(door["keys"]), door["created"]]
             for door in self._ask("/dump", None)["doors"]

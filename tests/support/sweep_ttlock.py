@@ -10,6 +10,7 @@ import json
 import secrets
 import subprocess
 import sys
+import time
 from typing import Any
 
 import urllib3
@@ -36,8 +37,17 @@ class CloudAt:
 
     def applied(self, lock: str, path: str) -> int:
         """How many calls of a path were carried out at a lock, whatever the answer."""
+        return len(self._applied(lock, path))
+
+    def given(self, lock: str) -> int:
+        """How many codes that could open were put into a lock. One whose period is over opens nothing: it asks the lock
+        whether it holds the digits."""
+        now_ms = time.time() * 1000
+        return len([row for row in self._applied(lock, "keyboardPwd/add") if row["until"] is None or row["until"] > now_ms])
+
+    def _applied(self, lock: str, path: str) -> list[dict[str, Any]]:
         rows = self.ask(f"/calls?lockId={lock}&limit=10000")["calls"]
-        return len([row for row in rows if row["applied"] and row["path"].endswith(path)])
+        return [row for row in rows if row["applied"] and row["path"].endswith(path)]
 
 
 class TtlockCloud(CloudAt):

@@ -17,7 +17,8 @@ LOG_SIZE = 200_000
 @dataclass(slots=True)
 class Call:
     """One request. Times are CLOCK_MONOTONIC ms; `errcode` is 0 for success and None while it runs or if it never answered.
-    `applied` says that the work was done, whatever the client was told; `fault` names the effect that struck.
+    `applied` says that the work was done, whatever the client was told; `fault` names the effect that struck. `until` is the
+    end of the period that was asked for, ms since 1970; None where none was named.
     """
 
     seq: int
@@ -27,6 +28,7 @@ class Call:
     lock_id: int | None
     nonce: str
     at_ms: float
+    until: int | None = None
     done_ms: float | None = None
     errcode: int | None = None
     applied: bool = False
@@ -41,6 +43,7 @@ class Call:
             "clientId": self.client_id,
             "lockId": self.lock_id,
             "clientNonce": self.nonce or None,
+            "until": self.until,
             "at": round(self.at_ms, 3),
             "done": None if self.done_ms is None else round(self.done_ms, 3),
             "errcode": self.errcode,
@@ -66,9 +69,10 @@ class CallLog:
         """Writes the line of a call that has just arrived."""
         self.total += 1
         lock_text = params.fields.get("lockId", "")
-        lock_id = int(lock_text) if lock_text.isdigit() and len(lock_text) < 18 else None
+        lock_id = _number(lock_text)
         client_id = params.either("clientId", "client_id")
-        call = Call(self.total, path, method, client_id, lock_id, params.fields.get("clientNonce", "")[:64], at_ms)
+        nonce, until = params.fields.get("clientNonce", "")[:64], _number(params.fields.get("endDate", ""))
+        call = Call(self.total, path, method, client_id, lock_id, nonce, at_ms, until)
         self.lines.append(call)
         self.requests[(path, lock_text)] += 1
         return call
@@ -94,3 +98,7 @@ def _tree(counter: Counter[tuple[str, str]]) -> dict[str, object]:
         if lock:
             by_lock.setdefault(lock, {})[path] = number
     return {"byPath": dict(by_path), "byLock": by_lock}
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
