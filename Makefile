@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 # Two workers pay off on two cores; the suite is made for running in parallel on one database.
 TEST_WORKERS ?= 2
+# The long faults that share nothing run side by side. The others kill and load whole processes: one at a time.
+CHAOS_IN_LANES := tests/vendors tests/sweep
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run first-key test chaos oracle check bench lock clean
@@ -42,7 +44,12 @@ test: $(READY)
 	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 chaos: $(READY)
+ifdef PYTEST_ARGS
 	@exec $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
+else
+	@$(BIN)/python -m pytest -m chaos -n $(TEST_WORKERS) --dist worksteal $(CHAOS_IN_LANES)
+	@exec $(BIN)/python -m pytest -m chaos $(addprefix --ignore=,$(CHAOS_IN_LANES))
+endif
 
 oracle: $(READY)
 	@exec env ORACLE_MINUTES=$(or $(MINUTES),30) ORACLE_SEED=$(SEED) $(BIN)/python -m pytest -q -n 0 -p no:randomly --timeout 0 \
