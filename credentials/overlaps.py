@@ -42,13 +42,14 @@ class Neighbour:
 def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[CredentialDoor]]]) -> dict[str, list[Neighbour]]:
     """Return, by key, the live keys of other stays that overlap with the key's stay in a room of its.
 
-    Doors that a guest has left do not count. Read without locks. Inside the tenant's block.
+    Doors that a guest has left do not count, nor does a lock that the other key has as another room's: it hung there before,
+    or is the way into both. Read without locks. Inside the tenant's block.
     """
-    mine = {key.id: {d.device_id for d in doors if _counts(d)} for key, doors in asked if _is_guests(key)}
+    mine = {key.id: {(d.device_id, d.room_id) for d in doors if _counts(d)} for key, doors in asked if _is_guests(key)}
     keys = {key.id: key for key, _ in asked if mine.get(key.id)}
     if not keys:
         return {}
-    rows = _doors_at(tenant_id, {device for key_id in keys for device in mine[key_id]}, list(keys.values()))
+    rows = _doors_at(tenant_id, {device for key_id in keys for device, _ in mine[key_id]}, list(keys.values()))
     by_key: dict[str, list[CredentialDoor]] = defaultdict(list)
     for row in rows:
         by_key[row.credential_id].append(row)
@@ -77,13 +78,13 @@ def alert(key: KeyCredential, name: StayName, other_stay: str) -> NewAlert:
 
 
 def _beside(
-    key: KeyCredential, devices: set[str], by_key: Mapping[str, list[CredentialDoor]], stays: Mapping[str, Window]
+    key: KeyCredential, places: set[tuple[str, str]], by_key: Mapping[str, list[CredentialDoor]], stays: Mapping[str, Window]
 ) -> list[Neighbour]:
     found = []
     own = stays.get(key.reservation_id or "") or Window(key.valid_from, key.valid_until)
     for rows in by_key.values():
         other = rows[0].credential
-        here = [row for row in rows if row.device_id in devices]
+        here = [row for row in rows if (row.device_id, row.room_id) in places]
         if not here or other.reservation_id == key.reservation_id:
             continue
         stay = stays.get(other.reservation_id or "") or Window(other.valid_from, other.valid_until)
