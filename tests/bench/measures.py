@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import urllib3
@@ -15,11 +17,11 @@ from django.db import connection
 
 from credentials.models import KeyCredential
 from lockservice.core import tenancy
-from lockservice.embedded.local import LocalDirectory
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
 from sagas import bus
 from sagas.bus import BusMessage
 from sagas.dispatch import dispatch_together
-from sagas.events import envelope
+from sagas.events import envelope, validate
 from sagas.events.registry import spec
 from sagas.models import Saga
 from sagas.outbox import SHARDS
@@ -31,10 +33,11 @@ from tests.bench.workers import Workers
 from tests.support.hotel import Hotel, build_hotel, full_subject
 from vendors.port.ids import new_id
 
-ALL = ("saga_steps", "relay", "issue_end_to_end", "revoke_idle", "revoke_behind_10000", "vendor_isolation")
+ALL = ("saga_steps", "relay", "event_checks", "issue_end_to_end", "revoke_idle", "revoke_behind_10000", "vendor_isolation")
 VENDOR_MS = 50
 STEP_SAGAS = 1500
 RELAY_ROWS = 20_000
+EVENT_CHECKS = 5_000
 BOOKINGS = 400
 REVOKES = 60
 ROOMS = 200
@@ -87,6 +90,15 @@ class Bench:
             workers.answers()
             plain.append(raw.relay(self._local, self._database, self._url, RELAY_ROWS))
         self._report.pairs("relay", "rows/s", ours, plain, rows=RELAY_ROWS, body_bytes=900)
+
+    def event_checks(self) -> None:
+        """Events of a booking read and checked, against their JSON read alone; CPU time of one process."""
+        raw_event = _confirmed_event()
+        ours, plain = [], []
+        for _ in range(self._runs):
+            ours.append(_rate(lambda: validate.validate(*_read(raw_event))))
+            plain.append(_rate(lambda: json.loads(raw_event)))
+        self._report.pairs("event_checks", "events/s", ours, plain, events=EVENT_CHECKS, body_bytes=len(raw_event))
 
     def issue_end_to_end(self) -> None:
         """Booking on the bus to `issued` relayed: consumer, two runners and publisher; the vendor takes 50 ms over HTTP."""
@@ -186,6 +198,28 @@ def ask(control: str, path: str, body: Any = None) -> Any:
     answer = _http.request("GET" if body is None else "POST", f"{control}{path}", json=body)
     assert answer.status == 200, answer.data
     return answer.json()
+
+
+def _confirmed_event() -> bytes:
+    subject = full_subject("booking.confirmed")
+    examples = json.loads((REPOSITORY_ROOT / "tests/unit/sagas/events/examples/inbound.json").read_text(encoding="utf-8"))
+    event = envelope.compose(
+        subject, examples[subject][0], event_id="evt_1", time=datetime(2026, 4, 30, tzinfo=UTC), tenant_id="tnt_1",
+        trace_id="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    )  # fmt: skip
+    return envelope.encode(event)
+
+
+def _read(raw_event: bytes) -> tuple[str, dict[str, Any]]:
+    decoded = envelope.decode(raw_event)
+    return decoded.subject, decoded.data
+
+
+def _rate(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    for _ in range(EVENT_CHECKS):
+        work()
+    return EVENT_CHECKS / (time.process_time() - started)
 
 
 def in_process_hotel(installations: int) -> Hotel:

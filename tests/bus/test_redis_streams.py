@@ -227,7 +227,11 @@ def test_a_server_that_forgets_scripts_again_and_again_is_unavailable_and_loses_
     over.set()
     for thread in forgetful:
         thread.join()
-    assert [int(one.message.body) for one in _take(bus, topic, sent)] == list(range(sent))
+    got: list[int] = []
+    while sent - 1 not in got:
+        got += [int(one.message.body) for one in _take(bus, topic, sent)]
+    # What was refused may have been carried out, so a message may lie there twice in a row; none is missing or out of order.
+    assert [body for body, before in zip(got, [-1, *got], strict=False) if body != before] == list(range(sent))
 
 
 def test_a_wrong_password_is_a_matter_of_configuration(redis_broker: ValkeyBroker) -> None:

@@ -117,8 +117,9 @@ def test_a_companions_card_joins_and_shuts_nobody_out_and_leaves_alone(house: Ho
 
 
 def test_the_last_guests_card_opens_until_the_next_guests_is_used(house: House) -> None:
-    _, before = house.check_in()
+    stay, before = house.check_in()
     assert house.tries(before, "101")
+    house.tell("booking.early_checkout", stay, 2, ["101"], status="checked_out")
     _, after = house.check_in()
     assert house.tries(before, "101")
     assert house.tries(after, "101")
