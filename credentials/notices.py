@@ -17,11 +17,15 @@ LOCK_SYSTEM_CHANGED: Final = "LOCK_SYSTEM_CHANGED"
 PIN_CHANGED: Final = "PIN_CHANGED"
 PIN_CHOSEN: Final = "PIN_CHOSEN"
 CARD_KILLED: Final = "CARD_KILLED"
+CLOCK_SKEW: Final = "CLOCK_SKEW"
+ZONE_DIFFERS: Final = "TZ_OFFSET_MISMATCH"
 SUSPENDED_AT_ONCE: Final = "SUSPENDED_AT_ONCE"
 OLD_ROOM_KEPT: Final = "OLD_ROOM_KEPT"
 STAYS_OVERLAP: Final = "STAYS_OVERLAP"
 
 ON_CARDS: Final = frozenset({CredentialKind.RFID_CARD.value, CredentialKind.NFC_TAG.value})
+OF_CLOCKS: Final = frozenset({CLOCK_SKEW, ZONE_DIFFERS})
+"""What a key carries that opens by a clock which is off, or may be."""
 _GONE: Final = ("none", "absent")
 
 

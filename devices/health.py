@@ -9,18 +9,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
+from devices import selectors
 from devices.health_rules import (
     BATTERY_LOW_PERCENT,
     Crossed,
     Crossing,
     Reading,
     Source,
+    Zone,
+    believed_skew_ms,
+    hours_text,
+    is_clock_off,
     is_missed,
+    utc_text,
     weigh,
 )
 from devices.models import DeviceReading, LockDevice
+from lockservice.core.places import Property
 from sagas import intake, outbox
 from sagas.alerts import NewAlert, raise_alerts
 from sagas.events.instants import format_instant
@@ -31,6 +38,8 @@ from sagas.outbox import Cause, Emission
 RUNBOOK = "lock/device-health"
 CLOCK_AGAIN = "clock_again"
 """The flow that gives keys their whole windows back once a lock's clock is right again."""
+EVERY_KEY = "everyKey"
+"""Its argument that all keys at the lock are concerned, not only those with a cut window."""
 KEPT = timedelta(days=90)
 """How long readings are kept; as operational events."""
 
@@ -47,17 +56,24 @@ def observe(tenant_id: str, readings: Mapping[str, Reading], now: datetime) -> l
         .order_by("id")
     )
     real_now = _real_now()
+    zones = _zones(tenant_id, rows)
     crossed: list[tuple[str, Crossing]] = []
     emissions: list[Emission] = []
     alerts: list[NewAlert] = []
     starts: list[tuple[Start, Cause]] = []
     for row in rows:
         reading = readings[row.id]
-        seen_before, was_off, skew_before = row.last_seen_at, row.standing.get("clock"), row.clock_skew_ms
-        row.standing, crossings = weigh(row.standing, reading, row.installation.firmware_minimum)
-        if was_off and not row.standing.get("clock"):
-            starts.append(_clock_again(row, skew_before or 0, real_now))
+        zone = Zone(zones.get(row.property_id, ""), now)
+        seen_before, was_off = row.last_seen_at, is_clock_off(row.standing)
+        offset_before = row.utc_offset_s
+        skew_before = believed_skew_ms(row.clock_skew_ms, row.utc_offset_s, zone)
         _take(row, reading, real_now)
+        row.standing, crossings = weigh(row.standing, reading, row.installation.firmware_minimum, zone, row.clock_skew_ms)
+        if offset_before not in (None, row.utc_offset_s):
+            starts.append(_clock_again(row, skew_before or 0, real_now, every_key=True))
+        elif was_off and not is_clock_off(row.standing):
+            starts.append(_clock_again(row, skew_before or 0, real_now))
+        row.online = row.online if reading.online is None else not is_missed(row.standing)
         for crossing in crossings:
             for subject, data in _events(row, crossing, seen_before, now):
                 emissions.append(emission(row, subject, data))
@@ -68,6 +84,7 @@ def observe(tenant_id: str, readings: Mapping[str, Reading], now: datetime) -> l
     outbox.write(tenant_id, emissions, now)
     raise_alerts(tenant_id, alerts, now)
     intake.start(tenant_id, starts, now)
+    transaction.on_commit(selectors.forget)  # a key made next is judged by what was just read
     return crossed
 
 
@@ -88,24 +105,29 @@ def emission(row: LockDevice, subject: Subject, data: Mapping[str, Any]) -> Emis
     return Emission(outbox.new_event_id(), subject.value, row.id, row.event_sequence, data, Cause(correlation_id=row.id))
 
 
-def _clock_again(row: LockDevice, skew_ms: int, real_now: datetime) -> tuple[Start, Cause]:
+def _clock_again(row: LockDevice, skew_ms: int, real_now: datetime, *, every_key: bool = False) -> tuple[Start, Cause]:
     start = Start(
         flow=CLOCK_AGAIN,
         key=intake.own_key("clock-again", row.id, real_now.isoformat()),
         lane=intake.internal_lane(row.tenant_id),
-        args={"deviceId": row.id, "skewMs": skew_ms},
+        args={"deviceId": row.id, "skewMs": skew_ms, EVERY_KEY: every_key},
     )
     return start, Cause(correlation_id=row.id)
+
+
+def _zones(tenant_id: str, rows: Sequence[LockDevice]) -> dict[str, str]:
+    here = Property.objects.filter(tenant_id=tenant_id, property_id__in={row.property_id for row in rows})
+    return dict(here.values_list("property_id", "time_zone"))
 
 
 def _take(row: LockDevice, reading: Reading, real_now: datetime) -> None:
     """Copies what the reading says into the row; what it does not say stays as it was."""
     if reading.online:
         row.last_seen_at = real_now
-    if reading.online is not None:
-        row.online = not is_missed(row.standing)
     if reading.battery_percent is not None:
         row.battery_percent = reading.battery_percent
+    if reading.utc_offset_s is not None and reading.utc_offset_s != row.utc_offset_s:
+        row.utc_offset_s, row.clock_skew_ms = reading.utc_offset_s, None  # what was read before was reckoned otherwise
     if reading.clock_skew_ms is not None:
         row.clock_skew_ms = reading.clock_skew_ms
     if reading.firmware:
@@ -116,7 +138,8 @@ def _take(row: LockDevice, reading: Reading, real_now: datetime) -> None:
 
 def _save(rows: Sequence[LockDevice]) -> None:
     names = (
-        "online", "battery_percent", "clock_skew_ms", "firmware", "last_seen_at", "checked_at", "standing", "event_sequence",
+        "online", "battery_percent", "clock_skew_ms", "utc_offset_s", "firmware", "last_seen_at", "checked_at", "standing",
+        "event_sequence",
     )  # fmt: skip
     LockDevice.objects.bulk_update(rows, names)
 
@@ -142,7 +165,7 @@ def _events(row: LockDevice, crossing: Crossing, seen_before: datetime | None, n
         return [(Subject.DEVICE_ONLINE, reach)]
     alert = {
         **where,
-        "alert": crossing.what.value,
+        "alert": Crossed.CLOCK.value if crossing.what is Crossed.ZONE else crossing.what.value,
         "severity": crossing.severity,
         "metric": dict(crossing.metric),
         "threshold": dict(crossing.threshold),
@@ -164,6 +187,7 @@ def _alerts(row: LockDevice, crossing: Crossing) -> list[NewAlert]:
         (Crossed.BATTERY, "warning"): ("DEVICE_BATTERY_LOW", f"the battery of {row.label} is at {row.battery_percent} %"),
         (Crossed.BATTERY, "critical"): ("DEVICE_BATTERY_LOW", f"the battery of {row.label} is at {row.battery_percent} %"),
         (Crossed.CLOCK, "critical"): ("DEVICE_CLOCK_SKEW", f"the clock of {row.label} is off by {_minutes(row)} minutes"),
+        (Crossed.ZONE, "critical"): ("TZ_OFFSET_MISMATCH", _zone_text(row)),
         (Crossed.OFFLINE, "warning"): ("DEVICE_OFFLINE", f"{row.label} is not reached"),
     }
     found = codes.get((crossing.what, crossing.severity))
@@ -172,6 +196,15 @@ def _alerts(row: LockDevice, crossing: Crossing) -> list[NewAlert]:
     code, detail = found
     key = f"{crossing.what.value}:{row.id}:{row.event_sequence}"
     return [NewAlert(key, code, crossing.severity, detail, RUNBOOK, row.property_id)]
+
+
+def _zone_text(row: LockDevice) -> str:
+    stored = row.utc_offset_s or 0
+    shift_s = int(row.standing.get("zone", 0))
+    return (
+        f"{row.label} is set to {utc_text(stored)}, the house keeps {utc_text(stored + shift_s)}:"
+        f" keys may open there {hours_text(shift_s)} {'early' if shift_s > 0 else 'late'}"
+    )
 
 
 def _minutes(row: LockDevice) -> int:

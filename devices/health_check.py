@@ -7,6 +7,7 @@ month's calls are used up. Unlike a poll it takes no lane: who asks over HTTP wo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from devices import adapters, breaker, breaker_rules, call_counts, health, selectors
 from devices.breaker_rules import Heard
@@ -29,10 +30,13 @@ class CheckRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
+    """A lock that may be asked about now, its installation, the way to it, and the hotel's present instant."""
+
     facts: InstallationFacts
     device: DeviceFacts
     port: LockPort
+    now: datetime
 
 
 def check(tenant_id: str, device_id: str) -> None:
@@ -41,7 +45,7 @@ def check(tenant_id: str, device_id: str) -> None:
     Raises UnknownDevice, CheckRefused where the vendor may not be asked, and LockError where it gave no answer; only the call
     is noted then.
     """
-    asked = _prepared(tenant_id, device_id)
+    asked = prepared(tenant_id, device_id)
     heard: Heard | None = None
     refused: LockError | None = None
     readings: dict[str, Reading] = {}
@@ -60,10 +64,11 @@ def reading_of(device: DeviceFacts, found: DeviceHealth) -> Reading:
     """Returns what a live look says. A lock without a way to it from outside is never reached: that is how it was built, and no
     fault, so nothing is said of that."""
     online = found.online if device.has_remote else None
-    return Reading(Source.CHECK, online, found.battery_percent, found.clock_skew_ms, found.firmware)
+    return Reading(Source.CHECK, online, found.battery_percent, found.clock_skew_ms, found.firmware, found.utc_offset_s)
 
 
-def _prepared(tenant_id: str, device_id: str) -> _Asked:
+def prepared(tenant_id: str, device_id: str) -> Asked:
+    """Returns the way to a lock. Raises UnknownDevice, and CheckRefused where the vendor may not be asked."""
     with tenancy.tenant(tenant_id):
         now = clock.now()
         device = selectors.devices(tenant_id, "", [device_id]).get(device_id)
@@ -78,7 +83,7 @@ def _prepared(tenant_id: str, device_id: str) -> _Asked:
         if call_counts.is_spent(tenant_id, facts, limit, now):
             raise CheckRefused("VENDOR_UNREACHABLE", "the calls of this month are used up", retriable=False)
         adapters.vendor_clock().observe(now)
-        return _Asked(facts, device, adapters.port_of(tenant_id, facts))
+        return Asked(facts, device, adapters.port_of(tenant_id, facts), now)
 
 
 def _note(

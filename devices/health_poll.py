@@ -136,7 +136,9 @@ def _list(target: _Target, report: Report) -> bool:
     report.said.append(breaker_rules.Heard(report.installation_id, "", answered=True))
     by_external = {device.external_id: device.id for device in target.devices}
     readings = {
-        by_external[row.external_id]: Reading(Source.LIST, row.online, row.battery_percent, None, row.firmware)
+        by_external[row.external_id]: Reading(
+            Source.LIST, row.online, row.battery_percent, None, row.firmware, row.utc_offset_s
+        )
         for row in listed
         if row.external_id in by_external
     }

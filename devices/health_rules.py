@@ -4,6 +4,7 @@
 |---|---|---|
 | battery | at 25 % or less, and once more at 10 % or less | it was 30 % or more |
 | clock against true time | beyond 300 s as a warning, beyond 600 s as an alert | it was within 240 s |
+| distance from UTC, as the vendor has it | one that the property's zone never has | they agree, or the clock is read right |
 | not reached | after two readings in a row | it was reached |
 | firmware | below what the installation asks for | it was at or above it |
 
@@ -16,9 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from vendors.port.types import Window
 
@@ -30,6 +32,8 @@ SKEW_ALERT_MS: Final = 600_000
 SKEW_WELL_MS: Final = 240_000
 """Document 09 §14: a warning beyond 300 s, an alert beyond 600 s. The other numbers are ours."""
 MISSES: Final = 2
+_AROUND_THE_YEAR: Final = (0, *range(-360, 361, 30))
+"""Days around an instant at which a zone's distance from UTC is looked at: its summer and its winter time are among them."""
 
 _RANK = {"": 0, "warning": 1, "critical": 2}
 
@@ -43,10 +47,12 @@ class Source(StrEnum):
 
 
 class Crossed(StrEnum):
-    """What was crossed; the words of `device.health_alert.v1`, and `online`, which has an event of its own."""
+    """What was crossed; the words of `device.health_alert.v1`, and `online`, which has an event of its own. A wrong distance
+    from UTC is a clock that is off, and goes under that word."""
 
     BATTERY = "battery_low"
     CLOCK = "clock_skew"
+    ZONE = "time_zone"
     OFFLINE = "offline"
     ONLINE = "online"
     FIRMWARE = "firmware_out_of_date"
@@ -54,13 +60,15 @@ class Crossed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A lock as read once; None where the source does not say. `clock_skew_ms` is lock minus true time."""
+    """A lock as read once; None where the source does not say. `clock_skew_ms` is lock minus true time; `utc_offset_s` is how
+    far from UTC the vendor takes the lock's clock to be."""
 
     source: Source
     online: bool | None = None
     battery_percent: int | None = None
     clock_skew_ms: int | None = None
     firmware: str | None = None
+    utc_offset_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,52 @@ class Crossing:
     threshold: Mapping[str, Any]
 
 
-def weigh(standing: Mapping[str, Any], reading: Reading, firmware_minimum: str = "") -> tuple[dict[str, Any], list[Crossing]]:
-    """Returns what stands now and what was crossed. `standing` is what the last call returned, empty at first."""
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A property's time zone at an instant. Raises nothing for a zone that nobody has told: it then agrees with everything."""
+
+    name: str
+    at: datetime
+
+    def shift_s(self, utc_offset_s: int | None) -> int:
+        """Return how far the zone's time is ahead of a lock's that counts with a fixed distance from UTC; 0 where that is a
+        distance the zone has, now or at another time of the year.
+
+        A lock knows no summer time. Set once to one of its zone's times, it and its vendor go on reckoning alike.
+        """
+        if utc_offset_s is None or not self.name:
+            return 0
+        zone = ZoneInfo(self.name)
+        offsets = [(self.at + timedelta(days=days)).astimezone(zone).utcoffset() for days in _AROUND_THE_YEAR]
+        seconds = [int(offset.total_seconds()) for offset in offsets if offset is not None]
+        return 0 if any(abs(found - utc_offset_s) < 60 for found in seconds) else seconds[0] - utc_offset_s
+
+
+UNTOLD = Zone("", datetime.min.replace(tzinfo=UTC))
+
+
+def believed_skew_ms(clock_skew_ms: int | None, utc_offset_s: int | None, zone: Zone) -> int | None:
+    """Return how far a lock's clock is off, as far as can be known: as read, else what its distance from UTC suggests.
+
+    A lock whose vendor reckons with another zone's time may show the property's time all the same: whoever paired it set the
+    clock, and only the distance is wrong. Nobody knows until the clock is read.
+    """
+    if clock_skew_ms is not None:
+        return clock_skew_ms
+    return zone.shift_s(utc_offset_s) * 1000 or None
+
+
+def weigh(
+    standing: Mapping[str, Any],
+    reading: Reading,
+    firmware_minimum: str = "",
+    zone: Zone = UNTOLD,
+    clock_skew_ms: int | None = None,
+) -> tuple[dict[str, Any], list[Crossing]]:
+    """Returns what stands now and what was crossed. `standing` is what the last call returned, empty at first.
+
+    `clock_skew_ms` is how far the clock was off when it was last read.
+    """
     now = dict(standing)
     crossings: list[Crossing] = []
     _weigh_reach(now, reading, crossings)
@@ -82,6 +134,8 @@ def weigh(standing: Mapping[str, Any], reading: Reading, firmware_minimum: str =
         _weigh_battery(now, reading.battery_percent, crossings)
     if reading.clock_skew_ms is not None:
         _weigh_clock(now, reading.clock_skew_ms, crossings)
+    if reading.utc_offset_s is not None:
+        _weigh_zone(now, reading.utc_offset_s, zone, clock_skew_ms, crossings)
     if reading.firmware and firmware_minimum:
         _weigh_firmware(now, reading.firmware, firmware_minimum, crossings)
     return {name: value for name, value in now.items() if value}, crossings
@@ -103,6 +157,23 @@ def window_by_clocks(window: Window, skews_ms: Iterable[int | None]) -> Window:
 def is_missed(standing: Mapping[str, Any]) -> bool:
     """Says whether the last reading did not reach the lock, so that it should be looked at first."""
     return bool(standing.get("missed"))
+
+
+def is_clock_off(standing: Mapping[str, Any]) -> bool:
+    """Says whether the lock's clock counts as off, as read or by its distance from UTC."""
+    return bool(standing.get("clock") or standing.get("zone"))
+
+
+def utc_text(offset_s: int) -> str:
+    """Return a distance from UTC as people write it, such as `UTC+04:30`."""
+    sign, minutes = "+" if offset_s >= 0 else "-", abs(offset_s) // 60
+    return f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def hours_text(seconds: int) -> str:
+    """Return a span as people say it, such as `3 h 30 min`."""
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return " ".join(part for part in (f"{hours} h" if hours else "", f"{minutes} min" if minutes else "") if part)
 
 
 def is_offline(standing: Mapping[str, Any]) -> bool:
@@ -148,6 +219,19 @@ def _weigh_clock(now: dict[str, Any], skew_ms: int, crossings: list[Crossing]) -
         now["clock"] = level
         thresholds = {"warnAtMs": SKEW_WARN_MS, "alertAtMs": SKEW_ALERT_MS}
         crossings.append(Crossing(Crossed.CLOCK, level, {"clockSkewMs": skew_ms}, thresholds))
+
+
+def _weigh_zone(
+    now: dict[str, Any], utc_offset_s: int, zone: Zone, clock_skew_ms: int | None, crossings: list[Crossing]
+) -> None:
+    """A clock that was read and is right proves that lock and vendor reckon alike, whatever they count with."""
+    shift_s = zone.shift_s(utc_offset_s)
+    if shift_s == 0 or (clock_skew_ms is not None and abs(clock_skew_ms) <= SKEW_WELL_MS):
+        now["zone"] = 0
+    elif now.get("zone") != shift_s:
+        now["zone"] = shift_s
+        metric = {"utcOffsetSeconds": utc_offset_s, "clockSkewMs": shift_s * 1000}
+        crossings.append(Crossing(Crossed.ZONE, "critical", metric, {"utcOffsetSeconds": utc_offset_s + shift_s}))
 
 
 def _weigh_firmware(now: dict[str, Any], firmware: str, minimum: str, crossings: list[Crossing]) -> None:

@@ -64,7 +64,8 @@ class LockDevice(models.Model):
     """A lock at a door, as last read. `shared` doors (street door, gym) open for stays whose scope has one of `areas`.
 
     gateway names the serial lane, empty where there is none; digits are those its keypad has; clock_skew_ms is lock minus true
-    time; battery_percent 0 to 100. last_seen_at and checked_at (last live check) are real time. standing holds the thresholds
+    time; battery_percent 0 to 100. utc_offset_s is how far from UTC the vendor takes the lock's clock to be, None where it does
+    not say. last_seen_at and checked_at (last live check) are real time. standing holds the thresholds
     crossed (devices.health_rules); event_sequence counts the device's events, gap-free. decommissioned_at (hotel's time) is
     there once somebody took it out of service for good.
     """
@@ -86,6 +87,7 @@ class LockDevice(models.Model):
     battery_percent = models.PositiveSmallIntegerField(null=True)
     firmware = models.CharField(max_length=60, blank=True)
     clock_skew_ms = models.IntegerField(null=True)
+    utc_offset_s = models.IntegerField(null=True)
     last_seen_at = models.DateTimeField(null=True)
     checked_at = models.DateTimeField(null=True)
     standing = models.JSONField(default=dict, blank=True)

@@ -14,12 +14,13 @@ import csv
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from devices import adapters, health, selectors
+from devices.health_rules import Reading, Source, Zone, utc_text
 from devices.models import LockDevice as DeviceRow
 from lockservice.core import clock, tenancy
 from lockservice.core.places import Room
@@ -66,7 +67,7 @@ class Placing:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One lock of an import. `found` is what the vendor lists, None where it does not."""
+    """One lock of an import. `found` is what the vendor lists, None where it does not; `notes` say what is wrong with it."""
 
     action: Action
     external_id: str
@@ -75,6 +76,7 @@ class Line:
     found: LockDevice | None
     device_id: str | None
     changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def survey(tenant_id: str, installation_id: str, table: Mapping[str, Placing] | None = None) -> list[Line]:
@@ -90,7 +92,18 @@ def survey(tenant_id: str, installation_id: str, table: Mapping[str, Placing] | 
     listed = port.list_devices(facts.property_id)
     with tenancy.tenant(tenant_id):
         known = list(DeviceRow.objects.filter(tenant_id=tenant_id, installation_id=installation_id).order_by("id"))
-    return compare(listed, known, rooms, table or {})
+        zone = Zone(facts.time_zone, clock.now())
+    return [_noted(line, zone) for line in compare(listed, known, rooms, table or {})]
+
+
+def _noted(line: Line, zone: Zone) -> Line:
+    """Says of a lock that the vendor reckons its time otherwise than the property does."""
+    offset_s = line.found.utc_offset_s if line.found is not None else None
+    shift_s = zone.shift_s(offset_s)
+    if not shift_s or offset_s is None:
+        return line
+    note = f"set to {utc_text(offset_s)}, the house keeps {utc_text(offset_s + shift_s)}"
+    return replace(line, notes=(*line.notes, note))
 
 
 def compare(
@@ -124,7 +137,7 @@ def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
     Where a lock is new or hangs elsewhere than we knew, live keys follow by a saga. Repeating it changes nothing: a lock
     registered meanwhile is left as it is.
     """
-    written, moved = 0, _Moved()
+    written, moved, seen = 0, _Moved(), _Seen()
     with tenancy.tenant(tenant_id):
         now = clock.now()
         facts = selectors.installation(tenant_id, installation_id)
@@ -136,6 +149,7 @@ def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
                 if row is not None:
                     written += 1
                     moved.note(row.id, line.placing)
+                    seen.note(row.id, line.found)
             elif line.action is Action.CHANGED:
                 row = DeviceRow.objects.select_for_update().get(tenant_id=tenant_id, id=line.device_id)
                 before = placing_of(row)
@@ -145,6 +159,9 @@ def apply(tenant_id: str, installation_id: str, lines: Iterable[Line]) -> int:
                 written += 1
                 if _where(before) != _where(line.placing):
                     moved.note(row.id, before, line.placing)
+            if line.device_id is not None:
+                seen.note(line.device_id, line.found)
+        health.observe(tenant_id, seen.readings, now)
         _let_keys_follow(tenant_id, facts.property_id, installation_id, moved, now)
     selectors.forget()
     return written
@@ -164,6 +181,18 @@ class _Moved:
         for placing in placings:
             self.rooms |= set(placing.rooms)
             self.shared = self.shared or placing.shared
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What an import reads of locks beside what it writes: how far from UTC the vendor takes their clocks to be."""
+
+    readings: dict[str, Reading] = field(default_factory=dict)
+
+    def note(self, device_id: str, found: LockDevice) -> None:
+        """Adds a lock whose vendor says so."""
+        if found.utc_offset_s is not None:
+            self.readings[device_id] = Reading(Source.LIST, utc_offset_s=found.utc_offset_s)
 
 
 def _where(placing: Placing) -> tuple[frozenset[str], frozenset[str], bool]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
+from devices.health_rules import Zone, believed_skew_ms
 from devices.models import LockDevice, VendorInstallation
 from lockservice.core.places import Property
 from vendors.port.manifest import LaneRule, VendorManifest
@@ -24,7 +26,8 @@ KEEP_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """A lock device as flows need it; clock_skew_ms is lock minus true time as last read, None if never."""
+    """A lock device as flows need it; clock_skew_ms is lock minus true time as last read, None if never. `utc_offset_s` is how
+    far from UTC its vendor takes its clock to be, `time_zone` its property's zone."""
 
     id: str
     property_id: str
@@ -39,6 +42,16 @@ class DeviceFacts:
     digits: str
     clock_skew_ms: int | None
     capabilities: LockCapabilities
+    utc_offset_s: int | None = None
+    time_zone: str = ""
+
+    def skew_at(self, now: datetime) -> int | None:
+        """Return how far the lock's clock is off, as read or as its distance from UTC suggests; None where nothing is known."""
+        return believed_skew_ms(self.clock_skew_ms, self.utc_offset_s, Zone(self.time_zone, now))
+
+    def zone_shift_s(self, now: datetime) -> int:
+        """Return by how much the lock's distance from UTC is not its property's, where no clock that was read says better."""
+        return Zone(self.time_zone, now).shift_s(self.utc_offset_s) if self.clock_skew_ms is None else 0
 
     def door(self, ref: VendorRef | None = None) -> Door:
         """Returns the device as the port takes it."""
@@ -105,7 +118,7 @@ def devices(tenant_id: str, property_id: str, ids: Iterable[str]) -> dict[str, D
     known = {device.id: device for device in property_devices(tenant_id, property_id)}
     missing = [device_id for device_id in ids if device_id not in known]
     if missing:
-        rows = LockDevice.objects.filter(tenant_id=tenant_id, id__in=missing)
+        rows = in_zone(LockDevice).filter(tenant_id=tenant_id, id__in=missing)
         known.update({row.id: _facts(row) for row in rows})
     return {device_id: known[device_id] for device_id in ids if device_id in known}
 
@@ -130,26 +143,27 @@ def _keep(key: tuple[str, str, str], read: Any) -> Any:
 
 
 def _read_property(tenant_id: str, property_id: str) -> tuple[DeviceFacts, ...]:
-    rows = LockDevice.objects.filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
+    rows = in_zone(LockDevice).filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
     return tuple(_facts(row) for row in rows)
 
 
 def _read_installations(tenant_id: str, property_id: str) -> tuple[InstallationFacts, ...]:
-    rows = _with_zone().filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
+    rows = in_zone(VendorInstallation).filter(tenant_id=tenant_id, property_id=property_id, active=True).order_by("id")
     return tuple(_installation_facts(row) for row in rows)
 
 
 def _read_installation(tenant_id: str, installation_id: str) -> InstallationFacts | None:
-    row = _with_zone().filter(tenant_id=tenant_id, id=installation_id).first()
+    row = in_zone(VendorInstallation).filter(tenant_id=tenant_id, id=installation_id).first()
     return _installation_facts(row) if row else None
 
 
-def _with_zone() -> Any:
+def in_zone(model: Any) -> Any:
+    """Return all rows of a model, each with its property's time zone."""
     place = Property.objects.filter(tenant_id=OuterRef("tenant_id"), property_id=OuterRef("property_id"))
-    return VendorInstallation.objects.annotate(time_zone=Subquery(place.values("time_zone")[:1]))
+    return model.objects.annotate(time_zone=Subquery(place.values("time_zone")[:1]))
 
 
-def _facts(row: LockDevice) -> DeviceFacts:
+def _facts(row: Any) -> DeviceFacts:
     return DeviceFacts(
         id=row.id,
         property_id=row.property_id,
@@ -164,6 +178,8 @@ def _facts(row: LockDevice) -> DeviceFacts:
         digits=row.digits,
         clock_skew_ms=row.clock_skew_ms,
         capabilities=LockCapabilities(**row.capabilities),
+        utc_offset_s=row.utc_offset_s,
+        time_zone=row.time_zone or "",
     )
 
 

@@ -19,8 +19,8 @@ from credentials.models import CredentialDoor, DoorState, KeyCredential, Reserva
 from credentials.notices import card_is_stale, is_spreading
 from credentials.reservations import ENDED
 from credentials.targets import is_left
-from devices import breaker
-from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS
+from devices import breaker, selectors
+from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS, Zone, believed_skew_ms
 from devices.models import LockDevice
 from sagas.models import Finding
 
@@ -108,6 +108,7 @@ class StayVerdict:
 class _Facts:
     now: datetime
     locks: Mapping[str, LockDevice]
+    ahead_ms: Mapping[str, int]
     keys: Sequence[KeyCredential]
     doors: Mapping[tuple[str, str], CredentialDoor]
     silent: frozenset[str]
@@ -125,14 +126,18 @@ def of_stays(tenant_id: str, stays: Sequence[Reservation], now: datetime) -> dic
         (door.credential_id, door.device_id): door
         for door in CredentialDoor.objects.filter(tenant_id=tenant_id, credential_id__in=key_ids)
     }
-    locks = {lock.id: lock for lock in LockDevice.objects.filter(tenant_id=tenant_id, property_id__in=houses, active=True)}
+    zoned = selectors.in_zone(LockDevice).filter(tenant_id=tenant_id, property_id__in=houses, active=True)
+    locks: dict[str, LockDevice] = {lock.id: lock for lock in zoned}
+    ahead_ms = {
+        lock.id: believed_skew_ms(lock.clock_skew_ms, lock.utc_offset_s, Zone(lock.time_zone or "", now)) or 0 for lock in zoned
+    }
     findings = Finding.objects.filter(tenant_id=tenant_id, credential_id__in=key_ids, status="open").exclude(danger="")
     differing = frozenset(findings.values_list("credential_id", "device_id"))
     silent = frozenset(breaker.standing(tenant_id))
     taken = _taken(tenant_id, stays)
     return {
         stay.reservation_id: judge(
-            stay, _Facts(now, locks, keys[stay.reservation_id], doors, silent, differing, taken[stay.reservation_id])
+            stay, _Facts(now, locks, ahead_ms, keys[stay.reservation_id], doors, silent, differing, taken[stay.reservation_id])
         )
         for stay in stays
     }
@@ -229,7 +234,7 @@ def _by_window(
     """Judge the carried window in the door's own time: a lock that runs ahead opens and shuts that much earlier."""
     if door.carried_from is None or door.carried_until is None:
         return Answer.DOUBT, Why.NOT_KNOWN, None
-    ahead = timedelta(milliseconds=lock.clock_skew_ms or 0)
+    ahead = timedelta(milliseconds=facts.ahead_ms[lock.id])
     opens_from, opens_until = door.carried_from - ahead, door.carried_until - ahead
     needed_from, tolerance = max(facts.now, stay.valid_from), timedelta(milliseconds=SKEW_WARN_MS)
     if opens_from > needed_from + tolerance:
@@ -248,7 +253,7 @@ def _by_lock(room: str, lock: LockDevice, key: KeyCredential | None, facts: _Fac
     if key is not None and (key.id, lock.id) in facts.differing:
         return Answer.DOUBT, Why.DIFFERS
     doubts = (
-        (abs(lock.clock_skew_ms or 0) > SKEW_WARN_MS, Why.CLOCK_OFF),
+        (abs(facts.ahead_ms[lock.id]) > SKEW_WARN_MS, Why.CLOCK_OFF),
         (lock.battery_percent is not None and lock.battery_percent <= BATTERY_CRITICAL_PERCENT, Why.BATTERY_FLAT),
         (not lock.online, Why.OUT_OF_REACH),
         (lock.installation_id in facts.silent, Why.VENDOR_SILENT),

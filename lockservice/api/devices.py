@@ -39,6 +39,9 @@ HealthBody = shape(
     online=serializers.BooleanField(),
     batteryPercent=serializers.IntegerField(min_value=0, max_value=100, allow_null=True),
     clockSkewMs=serializers.IntegerField(allow_null=True, help_text="Lock minus true time."),
+    utcOffsetSeconds=serializers.IntegerField(
+        allow_null=True, help_text="How far from UTC the vendor takes the lock's clock to be; east is positive."
+    ),
     firmware=serializers.CharField(allow_null=True),
     lastSeenAt=serializers.DateTimeField(allow_null=True),
 )
@@ -245,6 +248,7 @@ def _health(row: LockDevice) -> dict[str, Any]:
         "online": row.online,
         "batteryPercent": row.battery_percent,
         "clockSkewMs": row.clock_skew_ms,
+        "utcOffsetSeconds": row.utc_offset_s,
         "firmware": row.firmware or None,
         "lastSeenAt": moment(row.last_seen_at),
     }

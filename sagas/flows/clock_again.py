@@ -1,26 +1,35 @@
 """A lock's clock was off and is right again: keys given meanwhile with a cut window get all of it, and their warning goes.
 
+Where the vendor reckons with another distance from UTC than before, every key there is given its window again: the lock holds
+what the vendor computed then. A code that the lock computes by itself cannot be changed, and that is told.
+
 One rule: pages are short transactions; a key without the warning is left alone, so the walk may be killed and repeated.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
+from django.db.models import Q
+
+from credentials import notices
 from credentials.lifecycle import State
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
 from devices import selectors
-from devices.health import CLOCK_AGAIN
+from devices.health import CLOCK_AGAIN, EVERY_KEY, RUNBOOK
 from devices.health_rules import SKEW_WARN_MS, window_by_clocks
+from sagas.alerts import NewAlert
 from sagas.events.instants import format_instant
 from sagas.flows import issue_key, update_key
 from sagas.intake import PRIORITY_ISSUE, Start, own_key
 from sagas.steps import Work
-from vendors.port.types import Window
+from vendors.port.types import CredentialKind, Window
 
 FLOW = CLOCK_AGAIN
-WARNING = "CLOCK_SKEW"
+ALERT = "TZ_OFFSET_MISMATCH"
 PAGE = 50
 ROUNDS = 2
 """A key whose call was under way while the clock was set gets its warning a little later: a second walk finds it."""
@@ -28,12 +37,15 @@ PAUSE_S = 60
 
 
 def next_page(tenant_id: str, args: dict[str, Any]) -> list[str]:
-    """Returns the ids of the next live keys at the lock that carry the warning. `args` names deviceId."""
+    """Returns the ids of the next live keys at the lock that carry the warning, or all. `args` names deviceId."""
     here = CredentialDoor.objects.filter(tenant_id=tenant_id, device_id=args["deviceId"], dropped=False)
     rows = KeyCredential.objects.filter(
         tenant_id=tenant_id, id__in=here.values("credential_id"), id__gt=args.get("after", ""),
-        state__in=[State.ACTIVE, State.SUSPENDED], warnings__contains=[{"code": WARNING}],
+        state__in=[State.ACTIVE, State.SUSPENDED],
     )  # fmt: skip
+    if not args.get(EVERY_KEY):
+        warned = (Q(warnings__contains=[{"code": code}]) for code in sorted(notices.OF_CLOCKS))
+        rows = rows.filter(reduce(or_, warned))
     return list(rows.order_by("id").values_list("id", flat=True)[:PAGE])
 
 
@@ -41,18 +53,39 @@ def run_page(batch: KeyBatch, work: Work) -> None:
     """Widens the locked keys of one page, except where another of their locks is still off."""
     selectors.forget()  # what was kept of this lock says that its clock is off
     for key in list(batch.keys.values()):
-        if key.state in (State.ACTIVE, State.SUSPENDED) and _is_right(batch, key):
+        if key.state not in (State.ACTIVE, State.SUSPENDED):
+            continue
+        if work.args.get(EVERY_KEY) and _is_computed(key, work):
+            _tell_of_old_time(batch, key, work)
+        elif work.args.get(EVERY_KEY) or _is_right(batch, key):
             _widen(batch, key, work)
+
+
+def _is_computed(key: KeyCredential, work: Work) -> bool:
+    """Says whether the lock computes the key's code by itself, so that nothing of it can be changed."""
+    facts = selectors.devices(key.tenant_id, key.property_id, [work.args["deviceId"]]).values()
+    return key.kind == CredentialKind.PIN_CODE and any(not device.has_remote for device in facts)
+
+
+def _tell_of_old_time(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
+    device_id = work.args["deviceId"]
+    notices.warn(key, notices.ZONE_DIFFERS, "the lock's time was set anew after this code was given; give another code")
+    batch.touch(key)
+    detail = "codes given before the lock's time was set anew open by the old time; replace them"
+    batch.alerts.append(
+        NewAlert(f"old-time:{device_id}:{work.id}", ALERT, "critical", detail, RUNBOOK, key.property_id, key.id)
+    )
 
 
 def _is_right(batch: KeyBatch, key: KeyCredential) -> bool:
     ids = [door.device_id for door in batch.doors_at(key) if not door.dropped]
     facts = selectors.devices(key.tenant_id, key.property_id, ids).values()
-    return all(abs(device.clock_skew_ms or 0) <= SKEW_WARN_MS for device in facts)
+    return all(abs(device.skew_at(batch.now) or 0) <= SKEW_WARN_MS for device in facts)
 
 
 def _widen(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
-    key.warnings = [warning for warning in key.warnings if warning["code"] != WARNING]
+    if _is_right(batch, key):
+        key.warnings = [warning for warning in key.warnings if warning["code"] not in notices.OF_CLOCKS]
     batch.touch(key)
     lanes = {door.lane for door in batch.doors_at(key) if door.device_id == work.args["deviceId"]}
     cut = [door for door in batch.doors_at(key) if door.lane in lanes and door.state == DoorState.PRESENT and not door.dropped]

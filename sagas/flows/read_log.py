@@ -183,7 +183,7 @@ def _not_now(
 
 def _spans(row: RecordPoll, device: DeviceFacts, now: datetime) -> tuple[tuple[tuple[datetime, datetime], ...], bool]:
     """Returns which parts of the log to read (by the lock's clock), and whether the far look back is among them."""
-    off = timedelta(milliseconds=abs(device.clock_skew_ms or 0))
+    off = timedelta(milliseconds=abs(device.skew_at(now) or 0))
     looks_back = row.read_until is not None and (row.looked_back_at is None or now - row.looked_back_at >= LOOK_BACK_EVERY)
     since = (row.read_until or now - FIRST_SPAN) - OVERLAP - off
     if looks_back:

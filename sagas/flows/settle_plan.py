@@ -298,7 +298,7 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     place = house(key.tenant_id, key.property_id)
     meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
     port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
-    window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].clock_skew_ms for d in facts))
+    window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].skew_at(context.now) for d in facts))
     handle = _handle(key, port_doors, window, _pin_at(key, doors[0], verb, provisions))
     return Call(
         saga_id=work.id,

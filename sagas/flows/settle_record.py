@@ -15,7 +15,7 @@ from credentials.lifecycle import State
 from credentials.models import Artifact, CredentialDoor, KeyCredential
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
-from devices.health_rules import SKEW_WARN_MS
+from devices.health_rules import SKEW_WARN_MS, hours_text, utc_text
 from sagas.claims import WAITS
 from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, refused_changes, vendor_digits
 from sagas.flows.one_change import AT_ENCODER
@@ -290,10 +290,15 @@ def _warn_of_clocks(context: StepContext, key: KeyCredential) -> None:
     """A lock judges a key's window by its own clock: where that is off, the holder and the desk are told."""
     here = [door.device_id for door in context.batch.doors_at(key) if not door.dropped]
     for device in selectors.devices(key.tenant_id, key.property_id, here).values():
+        shift_s = device.zone_shift_s(context.now)
+        if shift_s:
+            stored = utc_text(device.utc_offset_s or 0)
+            may = f"may open there {hours_text(shift_s)} {'early' if shift_s > 0 else 'late'}"
+            notices.warn(key, notices.ZONE_DIFFERS, f"{device.label} is set to {stored}, the house is not; the key {may}")
         skew_ms = device.clock_skew_ms or 0
         if abs(skew_ms) > SKEW_WARN_MS:
             off = f"{abs(skew_ms) // 60_000} minutes {'fast' if skew_ms > 0 else 'slow'}"
-            notices.warn(key, "CLOCK_SKEW", f"the clock of {device.label} is {off}; the key opens there by that clock")
+            notices.warn(key, notices.CLOCK_SKEW, f"the clock of {device.label} is {off}; the key opens there by that clock")
 
 
 def _artifact_reference(row: Artifact | None) -> dict[str, str] | None:

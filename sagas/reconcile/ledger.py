@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
@@ -105,9 +105,11 @@ def _elsewhere(tenant_id: str, device: DeviceFacts, tags: set[str]) -> dict[str,
 
 def _expected(tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor]) -> tuple[Expected, ...]:
     busy = busy_credentials(tenant_id, [row.credential_id for row in rows])
-    skews = _skews_by_lane(tenant_id, device, rows)
+    now = clock.now()
+    skews = _skews_by_lane(tenant_id, device, rows, now)
+    skew_ms = device.skew_at(now)
     succeeded = _succeeded(tenant_id, device, rows)
-    found = (_row(tenant_id, device, row, busy, skews.get(row.credential_id, [])) for row in rows)
+    found = (_row(tenant_id, device, row, busy, [skew_ms], skews.get(row.credential_id, [])) for row in rows)
     return tuple(replace(item, is_succeeded=item.credential_id in succeeded) for item in found)
 
 
@@ -127,10 +129,10 @@ def _succeeded(tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor]) 
     return {row.credential_id for row in rows if row.credential.reservation_id in over} if held - over else set()
 
 
-def _row(tenant_id: str, device: DeviceFacts, door: CredentialDoor, busy: set[str], skews_ms: list[int | None]) -> Expected:
+def _row(tenant_id: str, device: DeviceFacts, door: CredentialDoor, busy: set[str], *skews_ms: list[int | None]) -> Expected:
     key = door.credential
     raw = Window(key.valid_from, key.valid_until)
-    fits = dict.fromkeys((raw, window_by_clocks(raw, [device.clock_skew_ms]), window_by_clocks(raw, skews_ms)))
+    fits = dict.fromkeys((raw, *(window_by_clocks(raw, skews) for skews in skews_ms)))
     on_its_way = key.state in (State.REQUESTED, State.PENDING) or bool(door.verb) or key.resuming or key.id in busy
     sealed = door.vendor_ref_sealed
     is_late = any(warning.get("code") == "CARD_MUST_BE_UPDATED" for warning in key.warnings)
@@ -155,10 +157,12 @@ def _open(tenant_id: str, door: CredentialDoor) -> str:
     return crypto.unseal("vendor-ref", tenant_id, ref_place(door), door.vendor_ref_sealed or b"")
 
 
-def _skews_by_lane(tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor]) -> dict[str, list[int | None]]:
+def _skews_by_lane(
+    tenant_id: str, device: DeviceFacts, rows: list[CredentialDoor], now: datetime
+) -> dict[str, list[int | None]]:
     """Returns, per credential, the clocks of the doors that are called together with this one: their window is one."""
     lanes = {row.lane for row in rows}
-    facts = {d.id: d.clock_skew_ms for d in selectors.property_devices(tenant_id, device.property_id)}
+    facts = {d.id: d.skew_at(now) for d in selectors.property_devices(tenant_id, device.property_id)}
     if not any(skew for skew in facts.values()):
         return {}
     together = CredentialDoor.objects.filter(

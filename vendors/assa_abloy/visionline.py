@@ -155,7 +155,8 @@ class VisionlinePort:
         def look(call: Call) -> tuple[LockDevice, ...]:
             answer = self._client.ask(call, "GET", "/api/v1/doors", query={"details": "true"})
             with reading():
-                return tuple(_device(row) for row in rows_in(answer.body))
+                offset_s = self._offset_s()
+                return tuple(_device(row, offset_s) for row in rows_in(answer.body))
 
         return self._asked(Call(_READ), look)
 
@@ -164,7 +165,8 @@ class VisionlinePort:
 
         def look(call: Call) -> DeviceHealth:
             row = self._client.ask(call, "GET", f"/api/v1/door/{vendor_id(door)}").body
-            return DeviceHealth(door.device_id, online=_is_reachable(row), checked_at=self._context.clock.now())
+            now = self._context.clock.now()
+            return DeviceHealth(door.device_id, online=_is_reachable(row), checked_at=now, utc_offset_s=self._offset_s())
 
         return self._asked(Call(_READ), look)
 
@@ -452,6 +454,13 @@ class VisionlinePort:
             kind=CredentialKind(str(row["keyKind"])) if row.get("keyKind") else None,
         )
 
+    def _offset_s(self) -> int | None:
+        """Returns how far from UTC the server's wall times are taken to be, by the installation's setting, on the first of the
+        year: the same in summer and winter."""
+        new_year = self._context.clock.now().replace(month=1, day=1)
+        offset = new_year.astimezone(self._settings.zone).utcoffset()
+        return int(offset.total_seconds()) if offset is not None else None
+
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
         return asked(call, act, self._client.error)
 
@@ -478,7 +487,7 @@ def _is_reachable(row: Mapping[str, object]) -> bool:
     return bool(row.get("reachable", True)) if row.get("online") else True
 
 
-def _device(row: Mapping[str, object]) -> LockDevice:
+def _device(row: Mapping[str, object], utc_offset_s: int | None) -> LockDevice:
     is_online = bool(row.get("online"))
     return LockDevice(
         external_id=external_id(DOOR_KINDS.get(str(row.get("doorType")), "guest"), str(row["doorID"])),
@@ -486,4 +495,5 @@ def _device(row: Mapping[str, object]) -> LockDevice:
         online=_is_reachable(row),
         capabilities=capabilities_of(is_online=is_online),
         has_remote=is_online,
+        utc_offset_s=utc_offset_s,
     )

@@ -151,6 +151,7 @@ class MockLockPort:
                 has_remote=True,
                 battery_percent=row["batteryPercent"],
                 last_seen_at=self._context.clock.now(),
+                utc_offset_s=row["utcOffsetS"],
             )
             for row in answer["devices"]
         )
@@ -164,7 +165,12 @@ class MockLockPort:
             battery_percent=row["batteryPercent"],
             clock_skew_ms=row["clockSkewMs"],
             checked_at=self._context.clock.now(),
+            utc_offset_s=row["utcOffsetS"],
         )
+
+    def set_clock(self, door: Door, utc_offset_s: int, meta: CallMeta) -> None:
+        """Sets a door's clock."""
+        self._call("set_clock", {"doors": _rows([door]), "utcOffsetS": utc_offset_s}, meta)
 
     def describe_adapter(self) -> AdapterDescription:
         """Tells the capabilities its address gives it."""

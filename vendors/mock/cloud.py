@@ -143,6 +143,8 @@ class MockCloud:
     def _read(self, verb: str, body: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
         wanted = _asked(body)
         self._alive(wanted[0]["door"], profile)
+        if verb == "set_clock":
+            return self._set_clock(wanted[0]["door"], int(body["utcOffsetS"]))
         if verb == "health":
             return _device(self.ledger.door(wanted[0]["door"]))
         if verb == "find":
@@ -163,6 +165,11 @@ class MockCloud:
         since, until = (datetime.fromisoformat(body[n]) for n in ("since", "until"))
         rows = [r for r in door.records if since <= datetime.fromisoformat(r["at"]) < until]
         return {"records": rows}
+
+    def _set_clock(self, external_id: str, utc_offset_s: int) -> dict[str, Any]:
+        door = self.ledger.door(external_id)
+        door.clock_skew_s, door.utc_offset_s = 0, utc_offset_s
+        return {"done": True}
 
     def _change(self, verb: str, body: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
         doors: list[dict[str, Any]] = []
@@ -259,6 +266,7 @@ def _device(door: Any) -> dict[str, Any]:
         "online": door.online,
         "batteryPercent": door.battery_percent,
         "clockSkewMs": int(door.clock_skew_s * 1000),
+        "utcOffsetS": door.utc_offset_s,
     }
 
 

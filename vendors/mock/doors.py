@@ -33,13 +33,14 @@ class Key:
 
 @dataclass(slots=True)
 class LockAtDoor:
-    """A lock: its memory, its clock's error, its log."""
+    """A lock: its memory, its clock's error, its log. `utc_offset_s` is what the vendor takes its clock to be set to."""
 
     external_id: str
     label: str = ""
     online: bool = True
     battery_percent: int = 90
     clock_skew_s: float = 0
+    utc_offset_s: int | None = None
     keys: dict[str, Key] = field(default_factory=dict)
     issued: dict[str, str] = field(default_factory=dict)
     created_count: int = 0
@@ -98,6 +99,7 @@ class Ledger:
                 door.online = row.get("online", door.online)
                 door.battery_percent = row.get("batteryPercent", door.battery_percent)
                 door.clock_skew_s = row.get("clockSkewS", door.clock_skew_s)
+                door.utc_offset_s = row.get("utcOffsetS", door.utc_offset_s)
 
     def door(self, external_id: str) -> LockAtDoor:
         """Returns a lock. Raises DoorRefused for one that is not there."""

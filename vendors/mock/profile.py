@@ -38,7 +38,7 @@ from vendors.port.types import LockCapabilities
 from .manifest import MANIFEST
 
 CHANGING_VERBS = frozenset({"issue", "update", "revoke", "suspend", "unsuspend"})
-VERBS = CHANGING_VERBS | {"list", "health", "find", "inventory", "records", "resume"}
+VERBS = CHANGING_VERBS | {"list", "health", "find", "inventory", "records", "resume", "set_clock"}
 ERROR_CODES = {error.code.rpartition(".")[2]: error for error in ALL_ERRORS}
 _CAPABILITY_NAMES = {
     "pin": "pin",

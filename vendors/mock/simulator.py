@@ -7,11 +7,11 @@ survive a restart; it is written every second when something changed, and at the
 
 | request | body | answer |
 |---|---|---|
-| POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, "clockSkewS"?}], "additive": true}` | count |
+| POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, … as /door}], "additive": true}` | count |
 | GET /dump?device= | | of one door, or of all: `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
 | POST /clock | `{"now": iso or null, "running"?: true}` | moves the vendor's and doors' clock; it runs on, or stands still |
 | POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
-| POST /door | `{"device", "reachable"?, "clockSkewS"?}` | cuts a lock off, sets its clock wrong |
+| POST /door | `{"device", "reachable"?, "clockSkewS"?, "utcOffsetS"?}` | cuts a lock off, sets its clock wrong |
 | POST /trouble | see vendors/support/simulator_trouble.py | all of the vendor goes wrong or is slow |
 | POST /try | `{"device", "kind", "value", "at"?, "dry"?}` | `{"open", "why"}`; `at` and `dry` leave no trace |
 | POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
@@ -129,6 +129,7 @@ class Simulator:
         with self.cloud.ledger.lock:
             door = self.cloud.ledger.door(body["device"])
             door.clock_skew_s = float(body.get("clockSkewS", door.clock_skew_s))
+            door.utc_offset_s = body.get("utcOffsetS", door.utc_offset_s)
             reached = bool(body.get("reachable", door.external_id not in self.cloud.unreachable))
             (self.cloud.unreachable.discard if reached else self.cloud.unreachable.add)(door.external_id)
         return {"device": door.external_id, "reachable": reached}
@@ -168,6 +169,7 @@ def _dump_door(door: Any) -> dict[str, Any]:
         "device": door.external_id,
         "label": door.label,
         "clockSkewS": door.clock_skew_s,
+        "utcOffsetS": door.utc_offset_s,
         "created": door.created_count,
         "removed": door.removed_count,
         "keys": [

@@ -104,6 +104,16 @@ class Records(Protocol):
 
 
 @runtime_checkable
+class ClockSetting(Protocol):
+    """A vendor through which a lock's clock can be set from afar."""
+
+    def set_clock(self, door: Door, utc_offset_s: int, meta: CallMeta) -> None:
+        """Sets a lock's clock to true time at this distance from UTC. Repeatable. Raises VendorUnreachable where no network
+        reaches the lock, so that somebody must go there."""
+        ...
+
+
+@runtime_checkable
 class Webhook(Protocol):
     """A vendor that pushes."""
 

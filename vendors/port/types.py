@@ -305,7 +305,8 @@ class IssueResult(CallResult):
 
 @dataclass(frozen=True, slots=True)
 class LockDevice:
-    """A lock as the vendor lists it. `external_id` is the vendor's id; `battery_percent` 0 to 100."""
+    """A lock as the vendor lists it. `external_id` is the vendor's id; `battery_percent` 0 to 100. `utc_offset_s` is how far
+    from UTC (east is positive) the vendor takes the lock's own clock to be; None where windows travel as instants."""
 
     external_id: str
     label: str
@@ -316,11 +317,12 @@ class LockDevice:
     battery_percent: int | None = None
     firmware: str | None = None
     last_seen_at: datetime | None = None
+    utc_offset_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """A lock's condition now. `clock_skew_ms` is lock minus true time."""
+    """A lock's condition now. `clock_skew_ms` is lock minus true time; `utc_offset_s` as in LockDevice."""
 
     device_id: str
     online: bool
@@ -328,6 +330,7 @@ class DeviceHealth:
     clock_skew_ms: int | None = None
     firmware: str | None = None
     checked_at: datetime | None = None
+    utc_offset_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

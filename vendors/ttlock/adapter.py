@@ -9,7 +9,7 @@
 | update | yes | both dates; added doors first, then removed ones |
 | suspend, unsuspend | yes | eKey: freeze; PIN and card: a period that has ended, or delete and make anew |
 | revoke | yes | delete, then one list that shows it gone |
-| list_devices, health_check | yes | vendors.ttlock.devices |
+| list_devices, health_check, set_clock | yes | vendors.ttlock.devices; the clock through a gateway only |
 | Lookup, Inventory, Records, Resume, Webhook | yes | our mark in the key's name; Resume for Wi-Fi locks that sleep |
 
 The doors of one call share a gateway, which carries one command at a time: they are done one after the other.
@@ -153,6 +153,10 @@ class TtlockAdapter:
     def health_check(self, door: Door) -> DeviceHealth:
         """Reads battery and firmware from the cloud, and the lock's clock live where a gateway reaches it."""
         return self._reading(lambda call: self._devices.health(call, door))
+
+    def set_clock(self, door: Door, utc_offset_s: int, meta: CallMeta) -> None:
+        """Sets a lock's clock, and the distance from UTC that the cloud reckons its windows with, through its gateway."""
+        self._reading(lambda call: self._devices.set_clock(call, door, utc_offset_s), Call(meta))
 
     def describe_adapter(self) -> AdapterDescription:
         """Tells the best a TTLock lock can do."""

@@ -16,9 +16,9 @@ from vendors.port.types import DeviceHealth, Door, LockCapabilities, LockDevice
 from vendors.support.skew import bounded_skew_ms
 
 from .client import Call, TtlockClient
-from .door_keys import rows_in
+from .door_keys import BY_GATEWAY, rows_in
 from .errors import NOT_REACHED, Refused, Unclear
-from .wire import from_ms, to_int, to_ms
+from .wire import from_ms, offset_s, to_int, to_ms
 
 LOCK_PAGE_SIZE = 1000
 GATEWAY_PAGE_SIZE = 200
@@ -85,7 +85,14 @@ class Devices:
             clock_skew_ms=skew_ms,
             firmware=_text(detail.get("firmwareRevision")),
             checked_at=self._clock.now(),
+            utc_offset_s=offset_s(detail),
         )
+
+    def set_clock(self, call: Call, door: Door, utc_offset_s: int) -> None:
+        """Tells cloud and lock the distance from UTC, then sets the lock's clock."""
+        fields: dict[str, object] = {"lockId": door.external_id, "timezoneRawOffset": utc_offset_s * 1000, "type": BY_GATEWAY}
+        self._client.ask(call, "lock/changeTimezoneRawOffset", fields, gateway=True)
+        self._client.ask(call, "lock/updateDate", {"lockId": door.external_id}, gateway=True)
 
     def _live_clock(self, call: Call, door: Door) -> tuple[bool, int | None]:
         asked_at = to_ms(self._clock.now())
@@ -122,6 +129,7 @@ class Devices:
             battery_percent=_percent(row.get("electricQuantity")),
             firmware=_text(row.get("firmwareRevision")),
             last_seen_at=_seen_at(row),
+            utc_offset_s=offset_s(row),
         )
 
     def _best_gateways(self, call: Call, gateways: Iterable[dict[str, Any]]) -> dict[str, str]:

@@ -10,6 +10,7 @@ digits: the second gets another window. Source: the vendor's passcode pages; the
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,18 +34,17 @@ from .door_keys import BY_GATEWAY, DoorKeys, Held, Wire, Work, ended_before
 from .errors import PIN_TAKEN, SLEEPING, WINDOW_SPENT, Refused, Unclear, unreachable
 from .manifest import MANIFEST
 from .refs import PIN, RANDOM_PIN, Ref
-from .wire import from_ms, to_int, to_ms
+from .wire import MAX_OFFSET_MS, from_ms, to_int, to_ms
 
 PERIOD = 3
 WHEN_IT_WAKES = 4
 """addType for a Wi-Fi lock that sleeps: the cloud hands the code over later."""
 
 FIRST_USE = timedelta(hours=24)
-MAX_OFFSET_MS = 18 * 3_600_000
-"""No wall clock is further from UTC than 14 hours; more than this is no distance at all."""
 _HOUR = timedelta(hours=1)
 _LEFT_FOR_FIRST_USE = timedelta(hours=18)
 STARTS_MAX = 4
+OFFSET_KEPT_S = 600.0
 NEVER_TAKEN = frozenset({-2032, -3006})
 """Digits that no lock takes: too simple, or of the wrong length."""
 
@@ -66,7 +66,7 @@ class PinKeys(DoorKeys):
             value_field="keyboardPwd",
         )
         super().__init__(wire, client, clock)
-        self._offsets: dict[str, timedelta] = {}
+        self._offsets: dict[str, tuple[float, timedelta]] = {}
         self._offsets_lock = threading.Lock()
 
     def can_add(self, work: Work) -> bool:
@@ -259,10 +259,10 @@ class PinKeys(DoorKeys):
         return self.client.ask(work.call, "keyboardPwd/get", fields)
 
     def _offset_of(self, work: Work, door: Door) -> timedelta:
-        """The lock's fixed distance from UTC, as stored when it was paired; read once per lock and adapter."""
+        """The lock's fixed distance from UTC, as stored when it was paired; read anew after a while, since it may be mended."""
         with self._offsets_lock:
-            known = self._offsets.get(door.external_id)
-        if known is not None:
+            read_at, known = self._offsets.get(door.external_id, (0.0, None))
+        if known is not None and time.monotonic() - read_at < OFFSET_KEPT_S:
             return known
         detail = self.client.ask(work.call, "lock/detail", {"lockId": door.external_id})
         offset_ms = to_int(detail.get("timezoneRawOffset")) or 0
@@ -270,7 +270,7 @@ class PinKeys(DoorKeys):
             raise unreachable("the lock's distance from UTC is none", Reason.TIMEOUT)
         offset = timedelta(milliseconds=offset_ms)
         with self._offsets_lock:
-            self._offsets[door.external_id] = offset
+            self._offsets[door.external_id] = (time.monotonic(), offset)
         return offset
 
     def _warn_first_use(self, work: Work, start: datetime) -> None:

@@ -12,6 +12,9 @@ from vendors.support.http import AnswerLost, HttpAnswer
 
 from .errors import Refused
 
+MAX_OFFSET_MS = 18 * 3_600_000
+"""No wall clock is further from UTC than 14 hours; more than this is no distance at all."""
+
 
 def read_answer(answer: HttpAnswer) -> dict[str, Any]:
     """Returns the document of an answer that is no error.
@@ -69,6 +72,13 @@ def rows_of(document: dict[str, Any]) -> list[dict[str, Any]]:
 def to_ms(instant: datetime) -> int:
     """Returns an instant as the vendor's milliseconds since 1970."""
     return int(instant.timestamp() * 1000)
+
+
+def offset_s(row: dict[str, Any]) -> int | None:
+    """Reads a lock's fixed distance from UTC in seconds, as stored when it was paired; None for none, and for one that no
+    clock on earth has."""
+    offset_ms = to_int(row.get("timezoneRawOffset"))
+    return offset_ms // 1000 if offset_ms is not None and abs(offset_ms) <= MAX_OFFSET_MS else None
 
 
 def from_ms(value: object) -> datetime | None:

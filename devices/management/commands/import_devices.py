@@ -61,7 +61,8 @@ class Command(BaseCommand):
     def _show(self, lines: list[Line], table: dict[str, Placing]) -> None:
         for line in lines:
             changes = f" ({', '.join(line.changes)})" if line.changes else ""
-            self.stdout.write(f"{line.action.value:9} {line.external_id:24} {line.label}{changes}")
+            notes = "".join(f"; {note}" for note in line.notes)
+            self.stdout.write(f"{line.action.value:9} {line.external_id:24} {line.label}{changes}{notes}")
         unknown = sorted(set(table) - {line.external_id for line in lines if line.found is not None})
         for external_id in unknown:
             self.stdout.write(f"unlisted  {external_id:24} in the table, not at the vendor")
