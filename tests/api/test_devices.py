@@ -20,8 +20,8 @@ from vendors import registry
 def test_health_is_told_from_the_books_without_a_vendor_call(hotel: Hotel, desk: Caller, locks: MockLocks) -> None:
     body = desk.get(f"/lock/v1/devices/{hotel.devices['101']}/health").json()
     assert body == {
-        "deviceId": hotel.devices["101"], "online": True, "batteryPercent": None, "clockSkewMs": None, "firmware": None,
-        "lastSeenAt": None,
+        "deviceId": hotel.devices["101"], "online": True, "batteryPercent": None, "clockSkewMs": None, "utcOffsetSeconds": None,
+        "firmware": None, "lastSeenAt": None,
     }  # fmt: skip
     assert locks.calls(hotel.doors["101"]) == []
 

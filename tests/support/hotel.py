@@ -23,6 +23,7 @@ from sagas.outbox import new_event_id
 from vendors.port.ids import new_id
 
 DAY = timedelta(days=1)
+TIME_ZONE = "Asia/Kabul"
 ALL_KINDS = {
     "mobile_key": True, "card_encoding": True, "pin": True, "qr": True, "nfc": True, "remote_revoke": True, "remote_issue": True,
 }  # fmt: skip
@@ -100,7 +101,7 @@ def build_hotel(
     rooms: Mapping[str, str],
     shared: Mapping[str, str] | None = None,
     gateways: Mapping[str, str] | None = None,
-    time_zone: str = "Asia/Kabul",
+    time_zone: str = TIME_ZONE,
     policy: Mapping[str, Any] | None = None,
     capabilities: Mapping[str, bool] | None = None,
     has_remote: bool = True,

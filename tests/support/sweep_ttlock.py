@@ -11,12 +11,14 @@ import secrets
 import subprocess
 import sys
 import time
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import urllib3
 
 from tests.support.checkers import TtlockDoors
-from tests.support.hotel import Hotel, build_hotel
+from tests.support.hotel import TIME_ZONE, Hotel, build_hotel
 
 CAPABILITIES = {"mobile_key": True, "card_encoding": True, "pin": True, "remote_revoke": True, "remote_issue": True}
 TIMEOUT_S = 1.0
@@ -69,7 +71,7 @@ class TtlockCloud(CloudAt):
 
 
 class TtlockHotel:
-    """Rooms 101 and 201, each floor with a gateway of its own, and one account."""
+    """Rooms 101 and 201, each floor with a gateway of its own, and one account. Its locks were paired with the house's time."""
 
     def __init__(self, cloud: CloudAt, **options: Any) -> None:
         self.cloud = cloud
@@ -81,7 +83,12 @@ class TtlockHotel:
         }  # fmt: skip
         gateways = cloud.ask("/seed", {"account": account, "gateways": [{"name": "floor 1"}, {"name": "floor 2"}]})["gateways"]
         self.gateways = [row["gatewayId"] for row in gateways]
-        wanted = [{"alias": label, "gatewayId": gateway} for label, gateway in zip(("101", "201"), self.gateways, strict=True)]
+        offset = datetime.now(ZoneInfo(options.get("time_zone", TIME_ZONE))).utcoffset()
+        paired = {"timezoneRawOffset": int(offset.total_seconds() * 1000)} if offset is not None else {}
+        wanted = [
+            {"alias": label, "gatewayId": gateway, **paired}
+            for label, gateway in zip(("101", "201"), self.gateways, strict=True)
+        ]
         rows = cloud.ask("/seed", {"account": account, "locks": wanted})["locks"]
         self.locks = {row["alias"]: row["lockId"] for row in rows}
         self.hotel: Hotel = build_hotel(

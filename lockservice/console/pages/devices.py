@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.models import CredentialDoor, KeyCredential
 from devices import health as readings
+from devices.health_rules import utc_text
 from devices.models import CallCount, LockDevice, VendorInstallation
 from lockservice.console import cells, health_picture, story, words
 from lockservice.console.buttons import press
@@ -60,7 +61,8 @@ class HealthFilter(ChoiceFilter):
         if value == "battery":
             return queryset.filter(battery_percent__lt=LOW_BATTERY_PERCENT)
         if value == "clock":
-            return queryset.exclude(clock_skew_ms__range=(-SKEW_SHOWN_MS, SKEW_SHOWN_MS)).filter(clock_skew_ms__isnull=False)
+            right = Q(clock_skew_ms__isnull=True) | Q(clock_skew_ms__range=(-SKEW_SHOWN_MS, SKEW_SHOWN_MS))
+            return queryset.filter(~right | Q(standing__has_key="zone"))
         return queryset.filter(online=False, active=True) if value == "offline" else queryset.filter(active=False)
 
 
@@ -113,7 +115,8 @@ class DeviceAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("clock"), ordering="clock_skew_ms")
     def skew_cell(self, row: Any) -> str:
-        return cells.badge(skew(row)) if row.clock_skew_ms is not None else cells.NOTHING
+        found = skew(row)
+        return cells.badge(found) if found is not None else cells.NOTHING
 
     @admin.display(description=_("can"))
     def can_cell(self, row: Any) -> str:
@@ -170,7 +173,7 @@ class DeviceAdmin(ReadOnlyAdmin):
             "places": [*(labels.get(room, room) for room in row.rooms), *row.areas],
             "health": health(row),
             "battery": battery(row) if row.battery_percent is not None else None,
-            "skew": skew(row) if row.clock_skew_ms is not None else None,
+            "skew": skew(row),
             "abilities": [(text, bool(row.capabilities.get(name))) for name, text in CAPABILITIES.items()],
             "system_url": page_url(VendorInstallation, row.installation_id),
             **retire_context(desk, row, "devices_lockdevice_decommission"),
@@ -295,8 +298,11 @@ def battery(row: LockDevice) -> words.Word:
     return words.Word(f"{percent} %", words.WARN if percent < LOW_BATTERY_PERCENT else words.GOOD)
 
 
-def skew(row: LockDevice) -> words.Word:
-    """Says how far the lock's clock is off."""
-    skew_ms = row.clock_skew_ms or 0
-    tone = words.WARN if abs(skew_ms) >= SKEW_SHOWN_MS else words.GOOD
-    return words.Word(f"{skew_ms / 1000:+.0f} s", tone)
+def skew(row: LockDevice) -> words.Word | None:
+    """Says how far the lock's clock is off, or which other zone's time its vendor takes it for; None where nothing is known."""
+    if row.standing.get("zone"):
+        return words.Word(utc_text(row.utc_offset_s or 0), words.WARN)
+    if row.clock_skew_ms is None:
+        return None
+    tone = words.WARN if abs(row.clock_skew_ms) >= SKEW_SHOWN_MS else words.GOOD
+    return words.Word(f"{row.clock_skew_ms / 1000:+.0f} s", tone)

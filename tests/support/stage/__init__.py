@@ -11,7 +11,7 @@ One rule: tests above this package import nothing of the product. They speak by 
 the simulated doors.
 """
 
-from tests.support.stage.house import Artifact, House, Stay
+from tests.support.stage.house import Artifact, CommandFailed, House, Stay
 from tests.support.stage.world import NotQuiet, World
 
-__all__ = ["Artifact", "House", "NotQuiet", "Stay", "World"]
+__all__ = ["Artifact", "CommandFailed", "House", "NotQuiet", "Stay", "World"]

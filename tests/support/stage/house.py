@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from credentials.models import KeyCredential
@@ -56,6 +56,10 @@ CARD_READY = "rfid_card_ready_at"
 """A reference that tells where a card lies; the card itself is handed over at the desk."""
 NUMBERED = frozenset({"ttlock", "mock"})
 """Vendors whose locks learn a card's number: the desk reads it out."""
+
+
+class CommandFailed(Exception):
+    """A management command refused; the text is what it told."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +180,12 @@ class House:
         return bool(answer.status_code == 302)
 
     def command(self, name: str, *arguments: str, **options: Any) -> str:
-        """Run a management command in this process; returns what it printed."""
+        """Run a management command in this process; returns what it printed. Raises CommandFailed where it refuses."""
         out = io.StringIO()
-        call_command(name, *arguments, stdout=out, **options)
+        try:
+            call_command(name, *arguments, stdout=out, **options)
+        except CommandError as error:
+            raise CommandFailed(str(error)) from error
         return out.getvalue()
 
     # -- the desk's encoder
