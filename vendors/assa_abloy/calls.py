@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from vendors.port.errors import LockError, Reason
+from vendors.port.errors import CardKey, LockError, Reason
 from vendors.port.manifest import CallLimiter
 from vendors.port.types import CallMeta
 from vendors.support.effects import Effects
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Call:
-    """One verb under way."""
+    """One verb under way. `overwritten` collects the keys that the card carried until it was written."""
 
     def __init__(self, meta: CallMeta, *, revoking: bool = False) -> None:
         self.meta = meta
@@ -30,6 +30,7 @@ class Call:
         self.deadline = Deadline(meta.deadline_s)
         self.requests = 0
         self.effects = Effects()
+        self.overwritten: tuple[CardKey, ...] = ()
 
     def time_for(self, limit_s: float) -> float:
         """Returns the seconds a request may take. Raises a throttled VendorUnreachable when none are left."""

@@ -70,6 +70,7 @@ class Row:
 
 _REFUSED, _UNREACHABLE, _NOT_PAIRED, _ENCODER = Kind.REFUSED, Kind.UNREACHABLE, Kind.NOT_PAIRED, Kind.ENCODER
 
+CARD_IN_USE = "card_in_use"
 TOO_MANY = "more doors than a card holds, or rooms that do not follow each other"
 """The kind is full, as a lock's memory can be: another kind may hold these doors."""
 
@@ -86,7 +87,7 @@ VOSTIO: dict[str, Row] = {
     "guest_door_occupied": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),
     "no_running_stay": Row(_REFUSED, "there is no stay to join"),
     "grant_overridden": Row(_REFUSED, "a later guest's key has taken the grant's place"),
-    "card_in_use": Row(_REFUSED, "the card still holds a valid key"),
+    CARD_IN_USE: Row(_REFUSED, "the card still holds a valid key", False, Reason.CARD_IN_USE),
     "card_timeout": Row(_REFUSED, "no card was laid on the encoder in time"),
     "version_stale": Row(_REFUSED, "the grant was changed by somebody else", True),
     "too_many_doors": Row(_REFUSED, TOO_MANY, False, Reason.DOOR_FULL),
@@ -104,7 +105,7 @@ VISIONLINE: dict[str, Row] = {
     "encoder_offline": Row(_ENCODER, "the encoder does not answer", True),
     "encoder_busy": Row(_ENCODER, "the encoder serves somebody else", True, Reason.BUSY),
     "no_card_on_encoder": Row(_REFUSED, "no card was laid on the encoder in time"),
-    "card_in_use": Row(_REFUSED, "the card still holds a valid key"),
+    CARD_IN_USE: Row(_REFUSED, "the card still holds a valid key", False, Reason.CARD_IN_USE),
     "incompatible_card_format": Row(_REFUSED, "the card's type or the licence does not fit", False, Reason.KIND_UNSUPPORTED),
     "too_many_doors": Row(_REFUSED, TOO_MANY, False, Reason.DOOR_FULL),
     "door_unknown": Row(_NOT_PAIRED, "the door is not known"),

@@ -14,7 +14,8 @@
 `new` and `replacement` override: the key, when used, ends every earlier one at its rooms. `additional` joins. A change never
 overrides, so that companions stay in.
 
-One rule: what may have happened is looked up before it is asked for again.
+One rule: what may have happened is looked up before it is asked for again. A card that holds a valid key of somebody else is
+written only after a person has confirmed that key: the server refuses it otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from vendors.port.errors import (
+    CardKey,
     CredentialExpired,
     KeyIssueFailed,
     KeyRevokeFailed,
@@ -57,12 +59,13 @@ from vendors.port.types import (
     Warning,  # noqa: A004 - the contract calls it so
     Window,
 )
+from vendors.support.card_check import another_card, name_of, require_writable
 from vendors.support.marks import tag_of
 from vendors.support.per_door import settle
 from vendors.support.signatures import is_signed
 
 from .calls import Call, asked
-from .errors import Refused, Unclear
+from .errors import CARD_IN_USE, Refused, Unclear
 from .keys import (
     CARD_KINDS,
     INVITED,
@@ -239,7 +242,7 @@ class VisionlinePort:
             receiver=receiver_of(request.holder) if kind is CredentialKind.MOBILE_APP else {},
         )
         if card is None:
-            card, refused = self._made(call, wanted, request.doors, request.credential_id)
+            card, refused = self._made(call, wanted, request.doors, request.credential_id, request)
         else:
             missing = [door for door in request.doors if not card.doors.names(door)]
             more = card.doors.with_doors(listed(missing))
@@ -254,12 +257,14 @@ class VisionlinePort:
             also_killed=killed,
             kind=kind,
             artifact=self._artifact(call, request, kind, card),
+            overwritten=call.overwritten,
         )
 
     def _made(
-        self, call: Call, wanted: Wanted, doors: Sequence[Door], credential_id: str
+        self, call: Call, wanted: Wanted, doors: Sequence[Door], credential_id: str, request: IssueInput | None = None
     ) -> tuple[Card | None, dict[str, LockError]]:
-        """Makes a key, leaving out rooms the server does not know, and looks for it when the answer was lost."""
+        """Makes a key, leaving out rooms the server does not know, and looks for it when the answer was lost. `request` is
+        there for a new key: what it confirms may be overwritten on the card."""
         refused: dict[str, LockError] = {}
         while wanted.doors.guest:
             try:
@@ -271,12 +276,37 @@ class VisionlinePort:
                     raise unclear from None
                 return same[0], refused
             except Refused as no:
+                if no.code == CARD_IN_USE and not wanted.overwrites_card:
+                    wanted = self._confirmed(call, wanted, request)
+                    continue
                 named = unknown_doors([door for door in doors if door.device_id not in refused], no)
                 if not named:
                     raise
                 refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
                 wanted = replace(wanted, doors=wanted.doors.without(listed(named)))
         return None, refused
+
+    def _confirmed(self, call: Call, wanted: Wanted, request: IssueInput | None) -> Wanted:
+        """Returns the same key, to be written over what the card carries. Raises KeyIssueFailed where nobody confirmed that."""
+        held = self._held(call, wanted)
+        if request is None:
+            raise another_card(MANIFEST.code, held[0] if held else None)
+        call.overwritten = require_writable(MANIFEST.code, held or [CardKey("")], request)
+        return replace(wanted, overwrites_card=True)
+
+    def _held(self, call: Call, wanted: Wanted) -> list[CardKey]:
+        """The valid keys of the card; none where the server does not say which."""
+        try:
+            cards = self._cards.of_number(call, wanted.serial) if wanted.serial else self._cards.on_encoder(call)
+        except (Refused, Unclear):
+            return []
+        return [_on_card(card) for card in cards]
+
+    def _require_own(self, call: Call, own: Card) -> None:
+        """Raises KeyIssueFailed where another card lies on the encoder than the one this key is on."""
+        held = self._cards.on_encoder(call)
+        if not any(card.id == own.id or (card.tag is not None and card.tag == own.tag) for card in held):
+            raise another_card(MANIFEST.code, _on_card(held[0]) if held else None)
 
     def _replaced(
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
@@ -290,11 +320,13 @@ class VisionlinePort:
             wanted,
             joins=None if wanted.overrides else old.id,
             serial=None if wanted.rewrites else old.serial,
+            overwrites_card=wanted.overwrites_card or (old.serial is not None and not wanted.rewrites),
             receiver={"endpointId": old.endpoint_id} if old.endpoint_id else wanted.receiver,
         )
         if wanted.kind in CARD_KINDS and old.serial is None and not wanted.rewrites:
             raise KeyIssueFailed(MANIFEST.code, "the card's number is not known: write it again at the desk", retriable=False)
-        card, refused = self._made(call, wanted, added, source.credential_id)
+        request = source if isinstance(source, IssueInput) else None
+        card, refused = self._made(call, wanted, added, source.credential_id, request)
         if card is None:
             return old, refused
         if card.id != old.id and old.is_live:
@@ -323,8 +355,10 @@ class VisionlinePort:
         until = max(until, old.window.valid_until)  # what the card carries may end later than what was asked for
         is_move = not set(kept.guest) & set(old.doors.guest)
         rewrites = request.at_encoder and handle.kind in CARD_KINDS
+        if rewrites:
+            self._require_own(call, old)
         overrides = is_move and request.intent is not Intent.ADDITIONAL
-        wanted = Wanted(handle.kind, kept, window, label, overrides=overrides, rewrites=rewrites)
+        wanted = Wanted(handle.kind, kept, window, label, overrides=overrides, rewrites=rewrites, overwrites_card=rewrites)
         card, refused = self._replaced(call, old, wanted, request.added, handle)
         if refused and request.removed:  # the new room failed: the guest keeps the old one
             back = replace(wanted, doors=old.doors, overrides=False)
@@ -469,6 +503,10 @@ def _at(row: Mapping[str, object], settings: VisionlineSettings) -> datetime:
     """Reads an event's time: with seconds and zone where the server gives one, else wall time."""
     text = str(row["time"])
     return from_wall(text, settings.zone) if len(text) == 13 else datetime.fromisoformat(text)
+
+
+def _on_card(card: Card) -> CardKey:
+    return CardKey(name_of(card.id), mark_in(card.label), card.tag, card.window.valid_until)
 
 
 def _found(door: Door, card: Card) -> FoundKey:

@@ -7,6 +7,7 @@
 | `POST /api/v1/cards?autoJoin=true` with `serialNumbers` | high |
 | `GET /api/v1/cards?guestDoor=&validTime=`, `?serialNumber=` | medium |
 | `GET` and `DELETE /api/v1/cards/{id}`, `action=mobile`, `joins` | low: in the manual's contents, spelling assumed |
+| `GET /api/v1/cards?action=read&encoder=`: the card on an encoder | low: the older interface reads cards, spelling assumed |
 
 One rule: Visionline keeps no idempotency key, so every key carries our label and is looked for before it is asked for
 again.
@@ -73,7 +74,8 @@ class Card:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A key to make. `joins` names the key whose stay it shares; without one it overrides or joins the running stay.
-    `rewrites` says that the guest's own card lies on the encoder, whose valid key is meant to be overwritten."""
+    `rewrites` says that the card on the encoder is to be written though its number is known; `overwrites_card` that the valid
+    key it holds may be lost, because that is the own one or a person has confirmed it."""
 
     kind: CredentialKind
     doors: Listed
@@ -82,6 +84,7 @@ class Wanted:
     overrides: bool = False
     joins: str | None = None
     rewrites: bool = False
+    overwrites_card: bool = False
     serial: str | None = field(default=None, repr=False)
     receiver: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -123,17 +126,28 @@ class Cards:
             flags["action"] = "mobile"
             body["endpoint"] = dict(wanted.receiver)
         elif wanted.serial is not None:
-            flags |= {"sendOnline": "true", "overwriteValidCard": "true"}
+            flags["sendOnline"] = "true"
             body["serialNumbers"] = [wanted.serial]
         else:
             if self._settings.encoder is None:
                 raise Refused(0, "encoder_unknown", "setting encoder is missing")
             flags |= {"action": "encode", "encoder": self._settings.encoder}
-            if wanted.rewrites:
-                flags["overwriteValidCard"] = "true"
             limit_s = self._settings.encode_timeout_s
+        if wanted.overwrites_card:
+            flags["overwriteValidCard"] = "true"
         body["keyKind"] = wanted.kind.value
         return self._read(self._client.ask(call, "POST", CARDS_PATH, query=flags, body=body, limit_s=limit_s).body)
+
+    def on_encoder(self, call: Call) -> list[Card]:
+        """Returns the valid keys on the card that a person lays on the encoder, none for a blank one."""
+        query = {"action": "read", "encoder": self._settings.encoder or ""}
+        answer = self._client.ask(call, "GET", CARDS_PATH, query=query, limit_s=self._settings.encode_timeout_s)
+        return [card for card in map(self._read, rows_in(answer.body)) if card.is_live]
+
+    def of_number(self, call: Call, serial: str) -> list[Card]:
+        """Returns the valid keys of a card's number."""
+        rows = rows_in(self._client.ask(call, "GET", CARDS_PATH, query={"serialNumber": serial}).body)
+        return [card for card in map(self._read, rows) if card.is_live]
 
     def read(self, call: Call, card_id: str) -> Card | None:
         """Reads one key; None for one that is not there."""

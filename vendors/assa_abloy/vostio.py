@@ -15,12 +15,13 @@ reported as propagating for them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from vendors.port.errors import CredentialExpired, DeviceNotPaired, KeyIssueFailed, KeyRevokeFailed, LockError
+from vendors.port.errors import CardKey, CredentialExpired, DeviceNotPaired, KeyIssueFailed, KeyRevokeFailed, LockError
 from vendors.port.manifest import AdapterContext
 from vendors.port.types import (
     AccessRecord,
@@ -48,13 +49,14 @@ from vendors.port.types import (
     Warning,  # noqa: A004 - the contract calls it so
     Window,
 )
+from vendors.support.card_check import in_use, require_writable
 from vendors.support.marks import tag_of
 from vendors.support.per_door import settle
 from vendors.support.tokens import TokenSource
 
 from . import vostio_push
 from .calls import Call, asked
-from .errors import Refused
+from .errors import CARD_IN_USE, Refused
 from .keys import (
     CARD_KINDS,
     INVITED,
@@ -87,6 +89,15 @@ EVENT_PAGES_MAX = 50
 _READ = CallMeta("read", priority=3)
 
 T = TypeVar("T")
+
+
+class _CardHeld(Exception):
+    """The card carries another live key: nothing was written on it."""
+
+    def __init__(self, grant_id: str | None, key: CardKey) -> None:
+        super().__init__("the card carries another live key")
+        self.grant_id = grant_id
+        self.key = key
 
 
 class VostioPort:
@@ -128,12 +139,18 @@ class VostioPort:
         """Asks how an issue that was still under way has ended."""
 
         def ask(call: Call) -> CallResult:
-            if not self._is_issued(call, resume_token, polls=1):
+            try:
+                is_issued = self._is_issued(call, resume_token, polls=1)
+            except _CardHeld as held:
+                raise in_use(MANIFEST.code, held.key) from None
+            if not is_issued:
                 return self._deferred(call, handle.doors, resume_token, None)
             grants = self._grants.of_handle(call, handle)
             if not grants:
                 raise KeyIssueFailed(MANIFEST.code, "the grant is gone")
-            return self._result(call, handle.doors, grants[0])
+            lost = grants[0].overwrote
+            overwritten = (self._grants.key_on_card(call, lost),) if lost else ()
+            return replace(self._result(call, handle.doors, grants[0]), overwritten=overwritten)
 
         return self._asked(Call(meta), ask)
 
@@ -230,9 +247,19 @@ class VostioPort:
         else:
             missing = [door for door in request.doors if not grant.doors.names(door)]
             grant, refused = self._changed(call, grant, self._moved(grant, request.window), missing, ())
-        waits = grant.issuing_request_id if grant is not None and grant.status == "issuing" else None
-        if waits is not None and not self._is_issued(call, waits, polls=self._settings.issue_polls):
-            result = self._deferred(call, request.doors, waits, grant, refused)
+        is_issued = self._awaits_card(call, grant)
+        if isinstance(is_issued, _CardHeld):
+            held = is_issued
+            call.overwritten = require_writable(MANIFEST.code, [held.key], request)
+            if not held.grant_id:
+                raise in_use(MANIFEST.code, held.key)
+            grant, refused = self._make(call, request, kind, over=held.grant_id)
+            is_issued = self._awaits_card(call, grant)
+        if isinstance(is_issued, _CardHeld):
+            raise in_use(MANIFEST.code, is_issued.key)
+        if grant is not None and not is_issued:
+            call.overwritten = ()
+            result = self._deferred(call, request.doors, str(grant.issuing_request_id), grant, refused)
         elif grant is None:
             result = CallResult(self._settled(request.doors, None, refused), calls=call.requests)
         else:
@@ -245,7 +272,17 @@ class VostioPort:
             also_killed=killed,
             kind=kind,
             artifact=self._artifact(call, request, kind, grant),
+            overwritten=call.overwritten,
         )
+
+    def _awaits_card(self, call: Call, grant: Grant | None) -> bool | _CardHeld:
+        """Says whether a grant is made, staying with it a little; or what the card carries that is in the way."""
+        if grant is None or grant.status != "issuing" or not grant.issuing_request_id:
+            return True
+        try:
+            return self._is_issued(call, grant.issuing_request_id, polls=self._settings.issue_polls)
+        except _CardHeld as held:
+            return held
 
     def _moved(self, grant: Grant, window: Window) -> dict[str, object]:
         """What must change at a grant that an earlier attempt made, for it to have this window; a card is written again."""
@@ -254,13 +291,17 @@ class VostioPort:
             return {}
         return fields | ({"encoderId": self._encoder()} if grant.kind in CARD_KINDS else {})
 
-    def _make(self, call: Call, request: IssueInput, kind: CredentialKind) -> tuple[Grant | None, dict[str, LockError]]:
-        """Asks for the grant, leaving out doors the environment does not know. Returns it and the refused doors."""
+    def _make(
+        self, call: Call, request: IssueInput, kind: CredentialKind, over: str = ""
+    ) -> tuple[Grant | None, dict[str, LockError]]:
+        """Asks for the grant, leaving out doors the environment does not know. Returns it and the refused doors. `over` is the
+        grant that may be lost from the card."""
         refused: dict[str, LockError] = {}
+        key = self._idempotency_key(call, request, over)
         while doors := [door for door in request.doors if door.device_id not in refused]:
-            body = self._body(request, kind, doors)
+            body = self._body(request, kind, doors) | ({"overwriteGrantIds": [over]} if over else {})
             try:
-                answer = self._grants.make(call, body, call.meta.idempotency_key)
+                answer = self._grants.make(call, body, key)
             except Refused as no:
                 named = unknown_doors(doors, no)
                 if not named:
@@ -269,6 +310,15 @@ class VostioPort:
                 continue
             return _grant_of(answer.body, body), refused
         return None, refused
+
+    def _idempotency_key(self, call: Call, request: IssueInput, over: str) -> str:
+        """One key for one request: what ended before a card was written is asked for anew, and so is what overwrites."""
+        part = over
+        if not over and call.meta.attempt > 1:
+            label = label_of(request.meta.idempotency_key, request.credential_id)
+            part = str(self._grants.made_in_vain(call, request.credential_id, label) or "")
+        key = call.meta.idempotency_key
+        return hashlib.sha256(f"{key}\x1f{part}".encode()).hexdigest() if part else key
 
     def _body(self, request: IssueInput, kind: CredentialKind, doors: Sequence[Door]) -> dict[str, object]:
         names = listed(doors, request.scope.areas, self._settings.common_doors)
@@ -422,15 +472,18 @@ class VostioPort:
         return CallResult(tuple(rows), calls=call.requests, resume_token=token)
 
     def _is_issued(self, call: Call, request_id: str, *, polls: int) -> bool:
-        """Asks after an issuing request up to `polls` times. Raises Refused when it failed or ran out of time."""
+        """Asks after an issuing request up to `polls` times. Raises _CardHeld where the card carries another live key, Refused
+        when it failed otherwise or ran out of time."""
         for number in range(polls):
             if number:
                 self._context.sleep(POLL_PAUSE_S)
-            status, _, code = self._grants.issuing(call, request_id)
-            if status == "done":
+            found = self._grants.issuing(call, request_id)
+            if found.status == "done":
                 return True
-            if status in {"failed", "expired"}:
-                raise Refused(200, code or "card_timeout", f"the issuing request has {status}")
+            if found.status == "failed" and found.code == CARD_IN_USE:
+                raise _CardHeld(found.card_grant_id, self._grants.key_on_card(call, found.card_grant_id))
+            if found.status in {"failed", "expired"}:
+                raise Refused(200, found.code or "card_timeout", f"the issuing request has {found.status}")
         return False
 
     def _artifact(self, call: Call, request: IssueInput, kind: CredentialKind, grant: Grant | None) -> Artifact | None:

@@ -2,7 +2,8 @@
 
 One rule: a grant is found by our credential's tag, so that a lost answer never makes a second one.
 Contract: not public, assumed (low confidence); furthest from anything seen: `validFrom` and `overrideGuestDoors` in a change,
-and `issuingRequestId` on a grant that is still being issued.
+`issuingRequestId` on a grant that is still being issued, and the grant that a card carries: `grantId` in the error
+`card_in_use`, `overwriteGrantIds` in a request, `overwrote` on a grant.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from vendors.port.errors import CardKey
 from vendors.port.secrets import VendorRef
 from vendors.port.types import CredentialHandle, CredentialKind, Propagation, Window
+from vendors.support.card_check import name_of
 from vendors.support.marks import tag_of
 
 from .calls import Call
-from .errors import GONE, NO_CONTENT, Answer, Refused
-from .keys import CARD_KINDS, Listed
+from .errors import GONE, NO_CONTENT, Answer, Refused, Unclear
+from .keys import CARD_KINDS, Listed, mark_in, tag_in
 from .reading import names_in, reading, rows_in, text_in
 from .vostio_client import VostioClient
 
@@ -46,6 +49,7 @@ class Grant:
     invitation_code: str | None = None
     is_delivered: bool = False
     issuing_request_id: str | None = None
+    overwrote: str | None = None
 
     @property
     def ref(self) -> VendorRef:
@@ -61,6 +65,15 @@ class Grant:
 def instant_text(instant: datetime) -> str:
     """Returns an instant as the wire has it, such as `2026-01-01T14:30:00Z`; parts of a second are cut off."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuing:
+    """How far an issuing request has come. `card_grant_id` is the grant that the card carries, where that is in the way."""
+
+    status: str
+    code: str | None
+    card_grant_id: str | None
 
 
 class Grants:
@@ -148,11 +161,25 @@ class Grants:
         body = self._client.ask(call, "POST", "/endpoints", body=receiver).body
         return _text(body, "endpointId"), _text(body, "invitationCode")
 
-    def issuing(self, call: Call, request_id: str) -> tuple[str, str | None, str | None]:
-        """Asks after a request: its status, its grant, and the error's code where it failed."""
+    def issuing(self, call: Call, request_id: str) -> Issuing:
+        """Asks after a request: its status, and where it failed the error's code and the grant that the card carries."""
         body = self._client.ask(call, "GET", f"/issuing-requests/{request_id}").body
         error = body.get("error")
-        return str(body.get("status")), _text(body, "grantId"), _text(error if isinstance(error, dict) else {}, "code")
+        told = error if isinstance(error, dict) else {}
+        return Issuing(str(body.get("status")), _text(told, "code"), _text(told, "grantId"))
+
+    def key_on_card(self, call: Call, grant_id: str | None) -> CardKey:
+        """Returns the key of a grant that a card carries; without a name where the environment does not say which."""
+        try:
+            grant = self.read(call, grant_id) if grant_id else None
+        except (Refused, Unclear):
+            grant = None
+        return on_card(grant) if grant is not None else CardKey(name_of(grant_id) if grant_id else "")
+
+    def made_in_vain(self, call: Call, credential_id: str, label: str) -> int:
+        """Counts the grants of this intended effect that ended before a card was written."""
+        query = {"externalRef": tag_of(credential_id), "status": "failed"}
+        return sum(grant.label == label for grant in self.list_all(call, query))
 
     def _patched(self, call: Call, grant: Grant, fields: Mapping[str, object]) -> Grant:
         path = f"/access-grants/{grant.id}"
@@ -164,6 +191,11 @@ def arrived(grant: Grant) -> tuple[Propagation, datetime | None]:
     if grant.kind in CARD_KINDS or grant.is_delivered:
         return Propagation.CONFIRMED, None
     return Propagation.PROPAGATING, grant.window.valid_until
+
+
+def on_card(grant: Grant) -> CardKey:
+    """Returns a grant as the key that a card carries."""
+    return CardKey(name_of(grant.id), mark_in(grant.label), tag_in(grant.label), grant.window.valid_until)
 
 
 def overlaps(grant: Grant, window: Window) -> bool:
@@ -195,6 +227,7 @@ def read_grant(row: Mapping[str, Any]) -> Grant:
             invitation_code=_text(mobile, "invitationCode"),
             is_delivered=bool(mobile.get("delivered")),
             issuing_request_id=_text(row, "issuingRequestId"),
+            overwrote=_text(row, "overwrote"),
         )
 
 

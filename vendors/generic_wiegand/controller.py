@@ -8,7 +8,8 @@
 | Resume, Lookup, Inventory, Records | yes | the desk reads the controller |
 | Webhook | yes | a forwarder in the house may push openings, signed with our own scheme |
 
-One rule: a line carries our mark and the credential's tag, so that a lost answer is settled by reading the list.
+One rule: a line carries our mark and the credential's tag, so that a lost answer is settled by reading the list. And the list
+is read before a number is entered: a card that is in it for another stay is in use.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from .desk_calls import (
     update_key,
 )
 from .doors import place_of
-from .errors import REFUSALS, of_standing, of_word
+from .errors import REFUSALS, keys_in, of_standing, of_word
 from .manifest import MANIFEST
 from .manifest_code import CODE
 from .refs import entry_in, entry_ref
@@ -89,7 +90,8 @@ class ControllerPort:
         kind = choose_kind(request.preferred_kinds, MANIFEST.kinds)
         number = self._fitting(request.card_number)
         body = self._body(request.credential_id, kind, request.window, request.meta)
-        body |= {"number": number, "doors": _rows(request.doors)}
+        body |= {"number": number, "doors": _rows(request.doors), "overwrites": sorted(request.overwrites)}
+        body["now"] = self._context.clock.now().isoformat()
         job = self._job("enrol", "issue", request.credential_id, body, request.doors, request.meta, request.window)
         standing = self._desk.hand_over(job, request.meta)
         return self._issued(standing, request.doors, kind)
@@ -273,7 +275,8 @@ class ControllerPort:
         if open_answer is not None:
             return IssueResult(*open_answer, kind=kind)
         results = settle(self._by_door(standing, doors, revoking=False))
-        return IssueResult(results, calls=1, kind=kind, artifact=CardArtifact(standing.desk_id or doors[0].device_id))
+        artifact = CardArtifact(standing.desk_id or doors[0].device_id)
+        return IssueResult(results, calls=1, kind=kind, artifact=artifact, overwritten=keys_in(standing, "overwritten"))
 
     def _changed(self, standing: JobStanding, doors: Sequence[Door], verb: str) -> CallResult:
         open_answer = unfinished(standing, doors, verb)

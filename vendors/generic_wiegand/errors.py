@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from vendors.port.errors import (
     CardEncoderOffline,
+    CardKey,
     DeviceNotPaired,
     KeyIssueFailed,
     KeyRevokeFailed,
@@ -19,6 +21,7 @@ from vendors.port.errors import (
     VendorUnreachable,
 )
 from vendors.port.relay import JobStanding, JobState, Refusal
+from vendors.support.card_check import IN_USE, in_use
 from vendors.support.scrub import scrub
 
 from .manifest_code import CODE
@@ -39,6 +42,7 @@ REFUSALS: Mapping[Refusal, Row] = {
     Refusal.ENCODER_BUSY: Row(CardEncoderOffline, "another program holds the encoder", True, Reason.BUSY),
     Refusal.CARD_UNUSABLE: Row(KeyIssueFailed, "the card cannot be written: use another", True),
     Refusal.CARD_SWAPPED: Row(KeyIssueFailed, "the card was changed for another one: start again, with a fresh card", True),
+    Refusal.CARD_IN_USE: Row(KeyIssueFailed, IN_USE, False, Reason.CARD_IN_USE),
     Refusal.VERIFY_FAILED: Row(KeyIssueFailed, "what was written does not read back: discard the card", True),
     Refusal.DOES_NOT_FIT: Row(KeyIssueFailed, "the card number does not fit the format of the readers", False, Reason.SETTINGS),
     Refusal.NOT_SUPPORTED: Row(KeyIssueFailed, "the desk's encoder cannot do this", False, Reason.KIND_UNSUPPORTED),
@@ -64,8 +68,26 @@ def of_standing(standing: JobStanding, *, revoking: bool = False) -> LockError:
         return KeyIssueFailed(CODE, text, retriable=False, reason=Reason.NO_CARD)
     if standing.state is JobState.CANCELLED:
         return KeyIssueFailed(CODE, "called off before the card was written", retriable=False)
+    if standing.refusal is Refusal.CARD_IN_USE:
+        held = keys_in(standing, "held")
+        return in_use(CODE, held[0] if held else None)
     row = REFUSALS[standing.refusal or Refusal.FAILED]
     return _made(row, standing.detail, revoking=revoking)
+
+
+def keys_in(standing: JobStanding, name: str) -> tuple[CardKey, ...]:
+    """Reads the keys on the card that a desk tells of: `held` are in the way, `overwritten` were. A row that makes no sense is
+    left out."""
+    rows = standing.result.get(name)
+    return tuple(_key_in(row) for row in rows if isinstance(row, dict) and row.get("name")) if isinstance(rows, list) else ()
+
+
+def _key_in(row: Mapping[str, object]) -> CardKey:
+    try:
+        until = datetime.fromisoformat(str(row.get("until")))
+    except ValueError:
+        until = None
+    return CardKey(str(row["name"]), tag=str(row["tag"]) if row.get("tag") else None, valid_until=until)
 
 
 def of_word(word: str, device_id: str, *, revoking: bool = False) -> LockError:

@@ -10,7 +10,8 @@
 | Resume, Lookup, Inventory | yes, yes, no | by the desk's own word; what is on cards elsewhere nobody can list |
 | Records, Webhook | no | a lock's log needs somebody at the door |
 
-One rule: a card that may have been written is never written again blindly; its desk is asked what it did.
+One rule: a card that may have been written is never written again blindly; its desk is asked what it did. And the desk reads a
+card before it writes it: what is a live key of another stay there is in use.
 """  # noqa: E501 - a table's row is one line
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from .desk_calls import (
     update_key,
 )
 from .doors import place_of
-from .errors import of_standing
+from .errors import keys_in, of_standing
 from .manifest import MANIFEST
 from .manifest_code import CODE
 from .records import credential_tag
@@ -175,6 +176,7 @@ class StandalonePort:
         rows = [_row(door, joins=joins) for door in request.doors]
         own = tuple(str(row["door"]) for row in rows if not row["shared"])
         body = self._body(request.credential_id, kind, request.window, rows, mark_of(request.meta.idempotency_key))
+        body["overwrites"] = sorted(request.overwrites)
         return RelayJob(
             key=job_key("issue", request.meta.idempotency_key, *names_of(request.doors)),
             credential_id=request.credential_id,
@@ -245,6 +247,7 @@ class StandalonePort:
             "from": window.valid_from.isoformat(),
             "until": window.valid_until.isoformat(),
             "doors": list(rows),
+            "now": self._context.clock.now().isoformat(),
         }
 
     def _issued(
@@ -258,7 +261,8 @@ class StandalonePort:
         results = tuple(self._written(standing, door) for door in doors)
         killed = standing.outranked if is_replacement else ()
         artifact = CardArtifact(standing.desk_id or doors[0].device_id)
-        return IssueResult(results, calls=1, also_killed=killed, kind=kind, artifact=artifact)
+        overwritten = keys_in(standing, "overwritten")
+        return IssueResult(results, calls=1, also_killed=killed, kind=kind, artifact=artifact, overwritten=overwritten)
 
     def _written(self, standing: JobStanding, door: Door) -> DoorResult:
         ref = _written_at(standing, door)

@@ -7,7 +7,8 @@
 | change, withdraw, rest, wake | changes lines of the lists |
 | list, log, doors | reads the controller |
 
-One rule: before the first write the stage is noted, and after a lost answer the device is read, never written again.
+One rule: before the first write the stage is noted, and after a lost answer the device is read, never written again. What a
+card carries is read first: another credential's live key is in use, unless the job names it as one that may be lost.
 Write order of a record: void the MAC, blocks 0 and 1, MAC last, so that a torn card never holds a record that opens wrongly.
 """
 
@@ -17,11 +18,12 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from vendors.port.relay import DeskJob, DeskResult, Outcome, Progress, Refusal, Stage
+from vendors.support.card_check import name_of
 from vendors.support.http import AnswerLost, HttpClient, NotSent
 
 from .records import BLOCK_BYTES, BODY_BYTES, Record, seal, unpack
@@ -33,6 +35,8 @@ LEFT_S = 120.0
 """For so long a card of the same number is taken for the one that was written and still lies there: an encoder that is only
 looked at while a job waits does not see it taken away. Later it is a card that was handed back."""
 VOID = bytes(BLOCK_BYTES)
+NOBODYS = "-"
+"""A tag that no line has: what is removed is named by its line alone."""
 READINGS: Mapping[str, str] = {"list": "/controller/list", "log": "/controller/log", "doors": "/controller/doors"}
 CHANGES = frozenset({"change", "withdraw", "rest", "wake"})
 SEVERAL_WRITES = frozenset({"encode", "change"})
@@ -89,7 +93,9 @@ class VirtualEncoder:
         except _Said as said:
             cut = _refused(said.code)
         except AnswerLost:
-            return DeskResult(Outcome.UNKNOWN, detail="the answer was lost on the cable")
+            if noted.has_begun or job.action in READINGS:
+                return DeskResult(Outcome.UNKNOWN, detail="the answer was lost on the cable")
+            cut = DeskResult(Outcome.REFUSED, Refusal.ENCODER_OFFLINE, "no usable answer came before anything was written")
         except SENSELESS as error:
             if noted.has_begun:  # an answer to a write that says nothing: it may have been done
                 return DeskResult(Outcome.UNKNOWN, detail=f"an answer made no sense: {type(error).__name__}")
@@ -156,6 +162,9 @@ class VirtualEncoder:
         uid, key = str(card["uid"]), bytes.fromhex(str(self._get("/encoder/about", {})["propertyKey"]))
         wanted = {record.door: record for record in _records(job)}
         held = self._held(uid)
+        others = _others_on(job, uid, key, held.values())
+        if any(other["name"] not in job.body.get("overwrites", ()) for other in others):
+            return _in_use(job, others)
         layout = _layout({} if job.body.get("exact") else held, wanted, bytes.fromhex(str(job.body["tag"])))
         progress.reach(Stage.WRITING, uid)
         for sector in sorted({*held, *layout}):
@@ -167,16 +176,18 @@ class VirtualEncoder:
             self._write(uid, sector, 1, body[BLOCK_BYTES:])
             self._write(uid, sector, 2, seal(body, key, bytes.fromhex(uid)))
         progress.reach(Stage.VERIFYING, uid)
-        return self._verified(job, uid, key, layout)
+        return self._verified(job, uid, key, layout, others)
 
-    def _verified(self, job: DeskJob, uid: str, key: bytes, layout: Mapping[int, Record]) -> DeskResult:
+    def _verified(
+        self, job: DeskJob, uid: str, key: bytes, layout: Mapping[int, Record], others: list[dict[str, str]]
+    ) -> DeskResult:
         after = self._held(uid)
         for sector, record in layout.items():
             body = record.pack()
             if after.get(sector) != body + seal(body, key, bytes.fromhex(uid)):
                 self._void(uid, layout)
                 return DeskResult(Outcome.REFUSED, Refusal.VERIFY_FAILED, "the card does not hold what was written")
-        return DeskResult(Outcome.DONE, result=_card_result(job, uid, layout.values()))
+        return DeskResult(Outcome.DONE, result=_card_result(job, uid, layout.values()) | {"overwritten": others})
 
     def _recall_card(self, job: DeskJob, uid: str) -> DeskResult:
         """The same card must lie on the encoder again."""
@@ -215,9 +226,19 @@ class VirtualEncoder:
         return self._enrol(job, progress, str(card["number"]))
 
     def _enrol(self, job: DeskJob, progress: Progress, number: str) -> DeskResult:
+        """Enters a card's number. Lines that it has for others go first: one card would open their doors as well."""
+        lines = self._get("/controller/list", {"number": number})["entries"]
+        others = _others_in(job, number, lines)
+        if any(other["name"] not in job.body.get("overwrites", ()) for other in others):
+            return _in_use(job, others)
         progress.reach(Stage.WRITING, number)
+        names = {other["name"] for other in others}
+        for line in lines:
+            if _line_name(number, line) in names:
+                rows = [{"door": line["door"], "entry": line["entry"]}]
+                self._send("POST", "/controller/remove", {"doors": rows, "tag": str(line["tag"] or NOBODYS)})
         said = self._put(job, [row["door"] for row in job.body["doors"]], number)
-        return DeskResult(Outcome.DONE, result={"doors": said})
+        return DeskResult(Outcome.DONE, result={"doors": said, "overwritten": others})
 
     def _put(self, job: DeskJob, doors: list[str], number: str) -> list[dict[str, Any]]:
         names = ("kind", "from", "until", "mark", "tag")
@@ -305,6 +326,49 @@ class VirtualEncoder:
 def open_driver(encoder: str, house: str) -> VirtualEncoder:
     """Opens the driver; makes no call."""
     return VirtualEncoder(encoder, house)
+
+
+def _in_use(job: DeskJob, others: list[dict[str, str]]) -> DeskResult:
+    """The card is somebody's: those whom nobody has confirmed come first."""
+    known = job.body.get("overwrites", ())
+    held = sorted(others, key=lambda other: other["name"] in known)
+    return DeskResult(Outcome.REFUSED, Refusal.CARD_IN_USE, "the card carries another live key", {"held": held})
+
+
+def _now(job: DeskJob) -> datetime:
+    """The hotel's time when the job was handed over; the desk's own clock counts only where that is not told."""
+    told = job.body.get("now")
+    return datetime.fromisoformat(str(told)) if told else datetime.now(UTC)
+
+
+def _others_on(job: DeskJob, uid: str, key: bytes, held: Iterable[bytes]) -> list[dict[str, str]]:
+    """The live keys of other credentials on a card, one row each: genuine records of this property that have not ended."""
+    now = _now(job)
+    found: dict[str, dict[str, str]] = {}
+    for blob in held:
+        body, record = blob[:BODY_BYTES], unpack(blob[:BODY_BYTES])
+        if record is None or blob[BODY_BYTES:] != seal(body, key, bytes.fromhex(uid)):
+            continue
+        is_own = record.tag.hex() == job.body["tag"]
+        if not is_own and record.property_number == int(job.body["property"]) and record.valid_until > now:
+            tag = f"c-{record.tag.hex()}"
+            found[tag] = {"name": name_of(f"{uid}.{tag}"), "tag": tag, "until": record.valid_until.isoformat()}
+    return list(found.values())
+
+
+def _others_in(job: DeskJob, number: str, lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The keys of others that a controller's list has for a card's number, one row each; those that rest may open again."""
+    now = _now(job)
+    found: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if line["tag"] != job.body["tag"] and datetime.fromisoformat(str(line["until"])) > now:
+            name = _line_name(number, line)
+            found[name] = {"name": name, "tag": str(line["tag"] or ""), "until": str(line["until"])}
+    return list(found.values())
+
+
+def _line_name(number: str, line: Mapping[str, Any]) -> str:
+    return name_of(f"{number}.{line['tag'] or line['entry']}")
 
 
 def _over(progress: Progress, ends: float) -> DeskResult | None:

@@ -6,6 +6,8 @@ Messages are scrubbed before they get here: no credential, no PIN, no guest.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
@@ -24,6 +26,22 @@ class Reason(StrEnum):
     SETTINGS = "settings"  # credentials or address of the installation are wrong: a person must act
     TIMEOUT = "timeout"  # no answer; the effect is unknown
     NO_CARD = "no_card"  # nobody laid a card on the encoder in time; nothing was written
+    CARD_IN_USE = "card_in_use"  # the card on the encoder carries another live key: a person confirms, or lays another
+
+
+@dataclass(frozen=True, slots=True)
+class CardKey:
+    """A live key that was read from the card on an encoder.
+
+    `name` tells it from every other key of the installation and says nothing of the guest: a person who confirms that it may
+    be overwritten confirms this name. Empty where the vendor says that there is one, and not which. `nonce` and `tag` are our
+    marks, None on a stranger's. `valid_until` is the end on the card, None where it cannot be read.
+    """
+
+    name: str
+    nonce: str | None = None
+    tag: str | None = None
+    valid_until: datetime | None = None
 
 
 class LockError(Exception):
@@ -31,6 +49,7 @@ class LockError(Exception):
 
     retriable: whether the same call may succeed later. retry_after_s: what the vendor asked for, in seconds, if it did.
     throttled: the call was not made at all (limit, quota, open breaker), so it counts as no attempt.
+    on_card: with reason CARD_IN_USE, the key that the card carries.
     """
 
     code: ClassVar[str]
@@ -46,6 +65,7 @@ class LockError(Exception):
         device_id: str | None = None,
         retry_after_s: float | None = None,
         throttled: bool = False,
+        on_card: CardKey | None = None,
     ) -> None:
         super().__init__(f"{self.code} from {vendor}: {reason.value}")
         self.vendor = vendor
@@ -55,6 +75,7 @@ class LockError(Exception):
         self.device_id = device_id
         self.retry_after_s = retry_after_s
         self.throttled = throttled
+        self.on_card = on_card
 
 
 class VendorUnreachable(LockError):

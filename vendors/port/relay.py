@@ -44,6 +44,7 @@ class Refusal(StrEnum):
     ENCODER_BUSY = "encoder_busy"
     CARD_UNUSABLE = "card_unusable"
     CARD_SWAPPED = "card_swapped"
+    CARD_IN_USE = "card_in_use"
     VERIFY_FAILED = "verify_failed"
     DOES_NOT_FIT = "does_not_fit"
     NOT_SUPPORTED = "not_supported"
@@ -85,8 +86,8 @@ class RelayJob:
 @dataclass(frozen=True, slots=True)
 class JobStanding:
     """How a job stands. `numbers` are the running numbers it was given by place; `result` is the desk driver's, there when
-    DONE. `outranked` are credentials whose cards carry a number that this job's are meant to outrank. `desk_id` is the desk
-    that began it."""
+    DONE, and when REFUSED where there is something to tell. `outranked` are credentials whose cards carry a number that this
+    job's are meant to outrank. `desk_id` is the desk that began it."""
 
     job_id: str
     action: str

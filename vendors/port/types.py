@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from .errors import LockError
+from .errors import CardKey, LockError
 from .secrets import CardNumber, Pin, Token, VendorRef
 
 
@@ -190,7 +190,11 @@ class CallMeta:
 @dataclass(frozen=True, slots=True)
 class IssueInput:
     """Give a key at these doors. The adapter takes the first of `preferred_kinds` that it and the doors support.
-    `pin` is drawn by the service for PIN keys (the vendor may hand out its own where it must: see IssueResult.artifact)."""
+    `pin` is drawn by the service for PIN keys (the vendor may hand out its own where it must: see IssueResult.artifact).
+
+    `overwrites` names the keys (CardKey.name) that may be lost from the card on the encoder: a person has confirmed it, or they
+    are over. What a card carries is read before it is written, by `vendors.support.card_check`; any other live key on it is
+    refused with Reason.CARD_IN_USE."""
 
     tenant_id: str
     property_id: str
@@ -210,6 +214,7 @@ class IssueInput:
     requested_by: str | None = None
     channel_hint: str | None = None
     time_zone: str = "UTC"
+    overwrites: frozenset[str] = frozenset()
 
 
 CARD_STALE = "CARD_MUST_BE_UPDATED"
@@ -224,7 +229,8 @@ class UpdateInput:
     `removed` doors lose it. Start and end travel together in `handle.window`, since arrival can move too.
 
     `intent` is what the key does to earlier ones at `added` doors: a companion's (`additional`) joins there and kills nobody.
-    `at_encoder` says that a person lays the card on the desk's encoder now, so that the card itself is written again."""
+    `at_encoder` says that a person lays the card on the desk's encoder now, so that the card itself is written again. Only the
+    card that carries this key may be written then; any other is refused."""
 
     handle: CredentialHandle
     meta: CallMeta
@@ -286,13 +292,14 @@ class DoorResult:
 class CallResult:
     """The answer of a changing verb: one DoorResult per door asked about, in any order. `calls` counts the requests that left
     for the vendor. `resume_token` is there when any door is DEFERRED. `also_killed` names credentials the lock could not tell
-    apart from the replaced one."""
+    apart from the replaced one. `overwritten` are the keys that the card carried until this call wrote it."""
 
     doors: tuple[DoorResult, ...]
     warnings: tuple[Warning, ...] = ()
     calls: int = 0
     resume_token: str | None = None
     also_killed: tuple[str, ...] = ()
+    overwritten: tuple[CardKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

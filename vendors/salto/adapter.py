@@ -55,14 +55,15 @@ from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import (
     Warning as LockWarning,
 )
+from vendors.support.card_check import in_use
 from vendors.support.effects import in_doubt
 from vendors.support.per_door import each_door, failed, open_at, settle
 
-from .answers import card_warnings, is_live, issue_warnings, one_each, places_in, results
+from .answers import card_warnings, is_live, issue_warnings, key_on_card, one_each, overwritten_in, places_in, results
 from .client import Call, SaltoClient
 from .cloud_keys import CloudKeys, PinOrder, Row, postponed, unknown
 from .cloud_reading import CloudReading
-from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
+from .errors import CARD_IN_USE, CLOUD, Refused, Unclear, refused_issue, translate, unreachable
 from .local_time import clipped
 from .manifest import MANIFEST
 from .pms_adapter import SaltoPmsPort
@@ -122,6 +123,7 @@ class SaltoCloudPort:
             also_killed=self._also_killed(request, row),
             kind=kind,
             artifact=self._artifact(kind, request, row),
+            overwritten=overwritten_in(row),
         )
 
     def update_credential(self, request: UpdateInput) -> CallResult:
@@ -193,7 +195,11 @@ class SaltoCloudPort:
             return CallResult(doors, calls=call.requests, resume_token=resume_token)
         if status == "done":
             ended = (_COMPANIONS_END,) if resume_token.startswith(_ENDS_COMPANIONS) else ()
-            return CallResult(results(row, handle.doors), (*card_warnings(row), *ended), call.requests)
+            warnings = (*card_warnings(row), *ended)
+            return CallResult(results(row, handle.doors), warnings, call.requests, overwritten=overwritten_in(row))
+        if status == "failed" and job.get("error") == CARD_IN_USE:
+            details = job.get("details")
+            raise in_use(MANIFEST.code, key_on_card(details.get("card") if isinstance(details, dict) else None))
         if status == "failed":
             raise translate(CLOUD, str(job.get("error")))
         error = unreachable("nobody knows how the encode job ended: read the card or try the door")

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from vendors.port.errors import LockError
+from vendors.port.errors import CardKey, LockError
 from vendors.port.secrets import VendorRef
 from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import Door, DoorResult, FoundKey, Outcome, Propagation, Window
 from vendors.port.types import Warning as LockWarning
-from vendors.support.marks import tag_of
+from vendors.support.card_check import name_of
+from vendors.support.marks import is_mark, tag_of
 
 from .errors import CLOUD, translate
 
@@ -96,6 +97,28 @@ def _effect(item: Mapping[str, Any] | None, default: Propagation) -> tuple[Propa
         return Propagation.CONFIRMED, None
     bound = item.get("effectiveNotAfter")
     return Propagation.PROPAGATING, moment(str(bound)) if bound else None
+
+
+def key_on_card(row: object) -> CardKey:
+    """Reads what the vendor tells of the key on a card; without a name where it tells nothing that makes sense."""
+    if not isinstance(row, Mapping) or not row.get("cardRef"):
+        return CardKey("")
+    reference, operator = str(row.get("reservationRef") or ""), str(row.get("operator") or "")
+    try:
+        until = moment(str(row.get("validUntil")))
+    except ValueError:
+        until = None
+    return CardKey(
+        name=name_of(str(row["cardRef"])),
+        nonce=operator if is_mark(operator) else None,
+        tag=tag_of(reference) if reference else None,
+        valid_until=until,
+    )
+
+
+def overwritten_in(row: Mapping[str, Any]) -> tuple[CardKey, ...]:
+    """Returns the key that the card carried until this one was written on it; none where the answer names none."""
+    return (key_on_card(row["overwrote"]),) if row.get("overwrote") else ()
 
 
 def issue_warnings(row: Mapping[str, Any]) -> tuple[LockWarning, ...]:

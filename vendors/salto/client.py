@@ -159,7 +159,8 @@ class SaltoClient:
             raise translate(CLOUD, code, revoking=call.revoking, retry_after_s=wait_s)
         if code not in CLOUD:
             raise Unclear(unreachable(f"status {answer.status} without a word we know", Reason.TIMEOUT, wait_s=wait_s))
-        raise Refused(code, rooms=_refused_rooms(document.get("details")), retry_after_s=wait_s)
+        details = document.get("details")
+        raise Refused(code, rooms=_refused_rooms(details), retry_after_s=wait_s, card=_card_in(details))
 
 
 def _refused_rooms(details: object) -> dict[str, str]:
@@ -167,6 +168,12 @@ def _refused_rooms(details: object) -> dict[str, str]:
     rows = details.get("rooms") if isinstance(details, dict) else None
     named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {str(row["room"]): str(row["code"]) for row in named if "room" in row and "code" in row}
+
+
+def _card_in(details: object) -> Mapping[str, object]:
+    """Returns the key on the card that a refusal tells of; empty where it tells of none."""
+    card = details.get("card") if isinstance(details, dict) else None
+    return card if isinstance(card, dict) else {}
 
 
 def path_of(*parts: str) -> str:

@@ -13,11 +13,13 @@ from vendors.port.errors import LockError, Reason
 from vendors.port.secrets import Pin, VendorRef
 from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import Door, DoorResult, Intent, IssueInput, Outcome, Propagation, Window
+from vendors.support.card_check import in_use, require_writable
 from vendors.support.marks import mark_of
 
-from .answers import is_live, moment, places_in, results
+from .answers import is_live, key_on_card, moment, places_in, results
 from .client import Call, SaltoClient, path_of
-from .errors import CLOUD, Refused, Unclear, refused_issue, translate, unreachable
+from .errors import CARD_IN_USE, CLOUD, Refused, Unclear, refused_issue, translate, unreachable
+from .manifest_code import CODE
 from .places import places_of
 from .reading import MAX_PAGES, checked_key, checked_listed, rows_in
 from .settings import Settings
@@ -78,11 +80,7 @@ class CloudKeys:
         starts = mode if mode == "new" and request.intent is Intent.REPLACEMENT else ""
         idempotency_key = digest(request.meta.idempotency_key, f"{dead_count or ''}{starts}")
         try:
-            return checked_key(
-                self._client.ask(
-                    call, "POST", path_of("keys"), body, idempotency_key=idempotency_key, is_card=kind is Kind.RFID_CARD
-                )
-            )
+            return self._posted(call, request, body, idempotency_key)
         except Refused as refused:
             if refused.code == "idempotency_mismatch":
                 alive = next((row for row in self._mine(call, request, kind) if is_live(row)), None)
@@ -96,18 +94,29 @@ class CloudKeys:
         """Gives a lost key's successor where the lost one was the last of its stay: there is nothing to join, and nobody else
         whom a new generation could shut out."""
         try:
-            return checked_key(
-                self._client.ask(
-                    call,
-                    "POST",
-                    path_of("keys"),
-                    {**body, "mode": "new"},
-                    idempotency_key=digest(idempotency_key, "new"),
-                    is_card=body["kind"] == Kind.RFID_CARD.value,
-                )
-            )
+            return self._posted(call, request, {**body, "mode": "new"}, digest(idempotency_key, "new"))
         except Refused as refused:
             raise self.error(refused, request.doors) from None
+
+    def _posted(self, call: Call, request: IssueInput, body: Mapping[str, object], idempotency_key: str) -> Row:
+        """Asks for a key. The server reads the card before it writes; where that carries another live key, it is asked again
+        with that very key to be overwritten, if a person has confirmed it. Raises Refused, Unclear, LockError."""
+        is_card = body["kind"] == Kind.RFID_CARD.value
+
+        def post(sent: Mapping[str, object], key: str) -> Row:
+            return checked_key(self._client.ask(call, "POST", path_of("keys"), sent, idempotency_key=key, is_card=is_card))
+
+        try:
+            return post(body, idempotency_key)
+        except Refused as refused:
+            if refused.code != CARD_IN_USE:
+                raise
+            held = key_on_card(refused.card)
+            require_writable(CODE, [held], request)
+            reference = str(refused.card.get("cardRef") or "")
+            if not reference:
+                raise in_use(CODE, held) from None
+            return post({**body, "overwrite": [reference]}, digest(idempotency_key, f"over {reference}"))
 
     def make_pin(self, call: Call, order: PinOrder, door: Door) -> DoorResult:
         """Makes a PIN at one door, or finds the one an earlier attempt made. Raises LockError."""

@@ -21,18 +21,27 @@ from vendors.port.errors import (
 
 from .manifest_code import CODE
 
+CARD_IN_USE = "card_in_use"
 BUSY_WAIT_S = 5.0
 """An encoder that serves somebody else is asked again after 2 to 5 s (proposed)."""
 
 
 class Refused(Exception):
-    """The vendor said no: nothing was done. Stays inside this folder."""
+    """The vendor said no: nothing was done. `card` is the key on the card that is in the way. Stays inside this folder."""
 
-    def __init__(self, code: str, *, rooms: Mapping[str, str] | None = None, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        *,
+        rooms: Mapping[str, str] | None = None,
+        retry_after_s: float | None = None,
+        card: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.rooms = rooms or {}
         self.retry_after_s = retry_after_s
+        self.card = card or {}
 
 
 class Unclear(Exception):
@@ -89,6 +98,7 @@ CLOUD: dict[str, Row] = {
     "card_foreign": Row(KeyIssueFailed, "the card belongs to another system or is damaged: take a new one"),
     "cancelled": Row(KeyIssueFailed, "the encode job was cancelled"),
     "wrong_card": Row(KeyIssueFailed, "another card lies on the encoder than the one this key is on"),
+    CARD_IN_USE: Row(KeyIssueFailed, "the card carries another live key", False, Reason.CARD_IN_USE),
 }
 
 PMS: dict[str, Row] = {

@@ -7,21 +7,23 @@
 | revoke | bounded | no message kills a card: it opens until it expires or the next guest's is used there |
 | suspend | not at the door | warned; the bound is the card's expiry |
 | list_devices | no | the protocol lists nothing |
-| health_check | the server's answer for the door | a door's log is asked for; no battery, no clock |
+| health_check | whether the server answers | asked what it is, which disturbs no log; no battery, no clock |
 | Records | yes | WF, WN |
 | Lookup, Inventory, Resume, Webhook | no | the protocol has no such question |
 
-One rule: CN is never repeated before the card on the encoder was read, since each CN is a new stay and kills earlier keys.
+One rule: no card is written before the one on the encoder was read. It may carry another guest's live key; and CN is never
+repeated blindly, since each CN is a new stay and kills earlier keys.
 Whom a key belongs to is written into the operator field (19 of its 24 characters), which a read card gives back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from vendors.port.errors import CredentialExpired, DeviceNotPaired, LockError, Reason
+from vendors.port.errors import CardKey, CredentialExpired, LockError, Reason
 from vendors.port.manifest import AdapterContext
 from vendors.port.types import (
     AccessRecord,
@@ -48,21 +50,36 @@ from vendors.port.types import CredentialKind as Kind
 from vendors.port.types import (
     Warning as LockWarning,
 )
-from vendors.support.marks import mark_of
+from vendors.support.card_check import another_card, name_of, require_writable
+from vendors.support.marks import is_mark, mark_of
 from vendors.support.per_door import failed, settle
 
 from .errors import PMS, Refused, Unclear, refused_issue, translate, unreachable
-from .local_time import wall_end, wall_window
+from .local_time import instant_of, wall_end, wall_window
 from .manifest_code import CODE
 from .places import Places, authorisation_of, places_of
 from .pms_audit import LogDates, read_log
-from .pms_client import OpenLine, PmsCall, PmsClient
+from .pms_client import OpenLine, PmsCall, PmsClient, PmsTalk
 from .pms_refs import PmsRef, open_ref
-from .pms_words import CardOrder, PhoneOrder, check_out, modify, parse_card, read_audit, read_card
+from .pms_words import (
+    GUEST,
+    INFO,
+    SPARE,
+    STAFF,
+    CardOrder,
+    CardRead,
+    PhoneOrder,
+    check_out,
+    modify,
+    parse_card,
+    read_card,
+)
 from .settings import Settings
 
 CAPABILITIES = LockCapabilities(mobile_key=True, card_encoding=True, scope_areas=True)
-_NO_STAY = "EA"
+LAID_PAUSE_S = 1.0
+"""A server that says at once that no card lies there is asked again after so long."""
+_NO_STAY, _NO_CARD, _NOT_UNDERSTOOD = "EA", "EP", "ES"
 CARD_STALE = LockWarning(
     "CARD_MUST_BE_UPDATED", "the card carries the earlier version until it passes a wall reader or the encoder"
 )
@@ -71,6 +88,25 @@ STAY_MOVES = LockWarning(
     "the later end holds for every card of the stay that passes a wall reader, a lost one too: replace a lost card first",
 )
 ONLY_LAST = LockWarning("USE_ONLY_LAST_CARD", "an earlier card may have been written: hand out only the one just made")
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What came of making a key. `may_be_second`: an earlier attempt may have written a card as well."""
+
+    outcome: Outcome
+    error: LockError | None = None
+    overwritten: tuple[CardKey, ...] = ()
+    may_be_second: bool = False
+
+
+class _AnswerLost(Exception):
+    """The order to write a card was taken, or perhaps taken. `made` is what holds if it was done."""
+
+    def __init__(self, made: _Made, error: LockError) -> None:
+        super().__init__(str(error))
+        self.made = made
+        self.error = error
 
 
 class SaltoPmsPort:
@@ -89,13 +125,14 @@ class SaltoPmsPort:
         call = PmsCall(request.meta)
         warnings = list(_replacement_warning(request))
         is_copy = request.intent is Intent.ADDITIONAL
-        outcome, error = Outcome.DONE, None
-        proof = None if is_copy else self._proof_of_earlier(call, request, kind)
-        if proof is None or proof is False:
-            warnings += [ONLY_LAST] if proof is False else []
-            outcome, error = self._make(call, request, kind, places, window)
-        elif isinstance(proof, LockError):
-            outcome, error = Outcome.UNKNOWN, proof
+        order = self._order(request, kind, places, window)
+        try:
+            made = self._card(call, request, order) if kind is Kind.RFID_CARD else self._phone(call, request, order)
+        except Refused as refused:
+            device_id = request.doors[0].device_id if len(request.doors) == 1 else None
+            raise self._client.error(call, refused, device_id) from None
+        outcome, error = made.outcome, made.error
+        warnings += [ONLY_LAST] if made.may_be_second else []
         if outcome is Outcome.UNKNOWN:
             warnings.append(
                 LockWarning("CHECK_CARD_AT_DOOR", "nobody knows whether the key was made: read the card or try the door")
@@ -107,7 +144,7 @@ class SaltoPmsPort:
         artifact = (
             CardArtifact(self._settings.encoder_device_id or request.doors[0].device_id) if kind is Kind.RFID_CARD else None
         )
-        return IssueResult(doors, tuple(warnings), call.requests, kind=kind, artifact=artifact)
+        return IssueResult(doors, tuple(warnings), call.requests, kind=kind, artifact=artifact, overwritten=made.overwritten)
 
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Moves the end, and rooms pair by pair. A room that is only added needs the card on the encoder and fails for good."""
@@ -164,17 +201,16 @@ class SaltoPmsPort:
         return ()
 
     def health_check(self, door: Door) -> DeviceHealth:
-        """Asks the server for the door's log. Raises DeviceNotPaired when it does not know the door."""
+        """Asks whether the server answers. Whether it knows the door, the reading of the door's log tells: any other question
+        about a door would move the place in its log."""
         call = PmsCall(CallMeta("health", priority=3))
-        if authorisation_of(door.external_id) is None:
-            try:
-                self._client.ask(call, read_audit(door.external_id))
-            except Refused as refused:
-                if refused.code in ("TD", "WE"):
-                    raise DeviceNotPaired(CODE, "the vendor has no door of this name", device_id=door.device_id) from None
+        try:
+            self._client.ask(call, (INFO,))
+        except Refused as refused:
+            if refused.code != _NOT_UNDERSTOOD:  # an interface that does not know the question answers all the same
                 raise self._client.error(call, refused, door.device_id) from None
-            except Unclear as unclear:
-                raise unclear.error from None
+        except Unclear as unclear:
+            raise unclear.error from None
         return DeviceHealth(door.device_id, online=True, checked_at=self._context.clock.now())
 
     def describe_adapter(self) -> AdapterDescription:
@@ -195,47 +231,86 @@ class SaltoPmsPort:
     def _zone(self, named: str) -> ZoneInfo:
         return self._settings.time_zone or ZoneInfo(named)
 
-    def _proof_of_earlier(self, call: PmsCall, request: IssueInput, kind: Kind) -> bool | LockError | None:
-        """Asks whether an earlier attempt made the key: None on the first, True when the card says so, False when the card
-        says no, an error when nobody can tell."""
-        if request.meta.attempt == 1:
-            return None
-        if kind is Kind.MOBILE_APP:
-            return unreachable("a phone's key cannot be read back", Reason.TIMEOUT)
-        return self._read_back(call, mark_of(request.meta.idempotency_key))
-
-    def _read_back(self, call: PmsCall, mark: str) -> bool | LockError:
+    def _card(self, call: PmsCall, request: IssueInput, order: tuple[str, ...]) -> _Made:
+        """Reads the card on the encoder and writes it, over one connection. Raises Refused, LockError."""
+        is_repeat = request.meta.attempt > 1 and request.intent is not Intent.ADDITIONAL
+        mark = mark_of(request.meta.idempotency_key)
         try:
-            answer = self._client.ask(call, read_card(self._settings.encoder), with_card=True)
-            return parse_card(answer.fields).operator == mark
-        except Refused as refused:
-            return self._client.error(call, refused)
+            with self._client.talk(call) as talk:
+                try:
+                    card = self._laid_card(talk)
+                except (Refused, Unclear, LockError) as nothing_read:
+                    if not is_repeat:
+                        raise
+                    return _Made(Outcome.UNKNOWN, self._as_error(call, nothing_read))
+                if is_repeat and card.operator == mark:
+                    return _Made(Outcome.DONE)
+                overwritten = require_writable(CODE, self._keys_on(card, request), request)
+                return self._written(talk, order, _Made(Outcome.DONE, overwritten=overwritten, may_be_second=is_repeat))
         except Unclear as unclear:
-            return unclear.error
-        except ValueError:
-            return unreachable("the read card makes no sense", Reason.TIMEOUT)
+            raise unclear.error from None
+        except _AnswerLost as lost:
+            if self._is_on_card(call, mark):
+                return lost.made
+            return replace(lost.made, outcome=Outcome.UNKNOWN, error=lost.error)
 
-    def _make(
-        self, call: PmsCall, request: IssueInput, kind: Kind, places: Places, window: tuple[datetime, datetime]
-    ) -> tuple[Outcome, LockError | None]:
-        fields = self._order(request, kind, places, window)
+    def _written(self, talk: PmsTalk, order: tuple[str, ...], made: _Made) -> _Made:
         try:
-            self._client.ask(call, fields, with_card=kind is Kind.RFID_CARD)
-        except Refused as refused:
-            device_id = request.doors[0].device_id if len(request.doors) == 1 else None
-            raise self._client.error(call, refused, device_id) from None
+            talk.ask(order, with_card=True)
         except Unclear as unclear:
-            if kind is Kind.RFID_CARD and self._read_back_quietly(call, request):
-                return Outcome.DONE, None
-            return Outcome.UNKNOWN, unclear.error
-        return Outcome.DONE, None
+            raise _AnswerLost(made, unclear.error) from None
+        return made
 
-    def _read_back_quietly(self, call: PmsCall, request: IssueInput) -> bool:
+    def _phone(self, call: PmsCall, request: IssueInput, order: tuple[str, ...]) -> _Made:
+        """Sends a key to a phone: a new stay once only, as a phone cannot be read back. Raises Refused, LockError."""
+        if request.meta.attempt > 1 and request.intent is not Intent.ADDITIONAL:
+            return _Made(Outcome.UNKNOWN, unreachable("a phone's key cannot be read back", Reason.TIMEOUT))
+        try:
+            self._client.ask(call, order)
+        except Unclear as unclear:
+            return _Made(Outcome.UNKNOWN, unclear.error)
+        return _Made(Outcome.DONE)
+
+    def _laid_card(self, talk: PmsTalk) -> CardRead:
+        """Reads the card that a person lays down, as long as the encoder itself would wait for one. Raises Refused, Unclear,
+        LockError; an answer that makes no sense is Unclear."""
+        for _ in range(max(1, int(self._settings.encoder_timeout_s / LAID_PAUSE_S))):
+            try:
+                return _read(talk.ask(read_card(self._settings.encoder), with_card=True).fields)
+            except Refused as refused:
+                if refused.code != _NO_CARD:
+                    raise
+            self._context.sleep(LAID_PAUSE_S)
+        raise Refused(_NO_CARD)
+
+    def _keys_on(self, card: CardRead, request: IssueInput) -> list[CardKey]:
+        """The live key on a read card. What the server calls checked out may still open where it is ours: our books decide."""
+        if card.what in (STAFF, SPARE):
+            return [CardKey(name_of(card.what))]
+        is_marked = is_mark(card.operator)
+        if card.what != GUEST or not (card.is_current or is_marked):
+            return []
+        ends = instant_of(card.ends, self._zone(request.time_zone)) if card.ends else None
+        if ends is not None and ends <= self._context.clock.now():
+            return []
+        facts = (card.operator, *card.rooms, card.copy, str(card.starts), str(card.ends))
+        return [CardKey(name_of("\x1f".join(facts)), nonce=card.operator if is_marked else None, valid_until=ends)]
+
+    def _is_on_card(self, call: PmsCall, mark: str) -> bool:
         """Reads the card once after a lost answer; whatever else happens, the answer stays lost."""
         try:
-            return self._read_back(call, mark_of(request.meta.idempotency_key)) is True
-        except LockError:
+            answer = self._client.ask(call, read_card(self._settings.encoder), with_card=True)
+            return _read(answer.fields).operator == mark
+        except (Refused, Unclear, LockError):
             return False
+
+    def _as_error(self, call: PmsCall, failure: Exception) -> LockError:
+        if isinstance(failure, Refused):
+            return self._client.error(call, failure)
+        if isinstance(failure, Unclear):
+            return failure.error
+        assert isinstance(failure, LockError)  # noqa: S101 - there is no fourth way to fail
+        return failure
 
     def _order(self, request: IssueInput, kind: Kind, places: Places, window: tuple[datetime, datetime]) -> tuple[str, ...]:
         is_copy, mark = request.intent is Intent.ADDITIONAL, mark_of(request.meta.idempotency_key)
@@ -246,13 +321,17 @@ class SaltoPmsPort:
         return PhoneOrder(phone, places.rooms, *window, mark, is_copy=is_copy, grants=places.grants).fields()
 
     def _written_again(self, call: PmsCall, request: UpdateInput, found: Sequence[DoorResult]) -> list[DoorResult]:
-        """Writes the stay's present state on the card that lies on the encoder: a copy, which is harmless to repeat."""
+        """Writes the stay's present state on the guest's own card: a copy, which is harmless to repeat."""
         handle, there = request.handle, (*request.handle.doors, *request.added)
         places, mark = places_of(there), mark_of(call.meta.idempotency_key)
         window = wall_window(handle.window, self._zone(request.time_zone))
         order = CardOrder(self._settings.encoder, places.rooms, *window, mark, is_copy=True, grants=places.grants)
+        own = {held.mark for door in (*there, *request.removed) if (held := open_ref(door.ref))} | {mark}
         try:
-            self._client.ask(call, order.fields(), with_card=True)
+            with self._client.talk(call) as talk:
+                if self._laid_card(talk).operator not in own:
+                    raise another_card(CODE)
+                talk.ask(order.fields(), with_card=True)
         except Refused as refused:
             raise self._client.error(call, refused) from None
         except Unclear as unclear:
@@ -319,6 +398,13 @@ class SaltoPmsPort:
             # The list is the vendor's bookkeeping: who gets in does not depend on it, and the bound stands without it.
             return (LockWarning("ROOM_STATUS_NOT_CONFIRMED", f"the list may still show {door.label or 'the room'} occupied"),)
         return ()
+
+
+def _read(fields: Sequence[str]) -> CardRead:
+    try:
+        return parse_card(fields)
+    except ValueError:
+        raise Unclear(unreachable("the read card makes no sense", Reason.TIMEOUT)) from None
 
 
 def _replacement_warning(request: IssueInput) -> Sequence[LockWarning]:

@@ -1,5 +1,6 @@
 """Reads a door's log over the PMS protocol: first, next, next, until the server says there is no more.
 
+The whole log is read over one connection, because some servers keep the place in it by connection.
 One rule: the wire has no year; the latest year that does not put the event more than a day into the future is taken (proposed).
 The newest line comes last, so a log that cannot be read to its end tells nothing.
 Source: field order of a public client (medium); day before month unless the installation says otherwise (medium).
@@ -17,8 +18,8 @@ from vendors.port.types import AccessRecord, CredentialKind, Door
 
 from .errors import Refused, Unclear, unreachable
 from .local_time import instant_of
-from .pms_client import PmsCall, PmsClient
-from .pms_words import LOG_ENDS, AuditRow, parse_audit, read_audit
+from .pms_client import PmsCall, PmsClient, PmsTalk
+from .pms_words import BY_SERVER, BY_SWITCH, LOG_ENDS, AuditRow, parse_audit, read_audit
 
 MAX_ROWS = 3000
 """More lines than any lock keeps. Source: none is public; the locks of other vendors keep 500 to 1,000."""
@@ -57,16 +58,21 @@ def read_log(
 ) -> tuple[AccessRecord, ...]:
     """Returns the attempts in the span, oldest first; a line whose time makes no sense is left out. Raises LockError, also for
     a log that does not end."""
+    try:
+        with client.talk(call) as talk:
+            return _read(talk, door, span, dates)
+    except Refused as refused:
+        raise client.error(call, refused, door.device_id) from None
+    except Unclear as unclear:
+        raise unclear.error from None
+
+
+def _read(talk: PmsTalk, door: Door, span: tuple[datetime, datetime], dates: LogDates) -> tuple[AccessRecord, ...]:
     found: list[AccessRecord] = []
     seen: Counter[str] = Counter()
     which = "WF"
     for _ in range(MAX_ROWS):
-        try:
-            answer = client.ask(call, read_audit(door.external_id, which))
-        except Refused as refused:
-            raise client.error(call, refused, door.device_id) from None
-        except Unclear as unclear:
-            raise unclear.error from None
+        answer = talk.ask(read_audit(door.external_id, which))
         if answer.field(0) == LOG_ENDS:
             return tuple(sorted(found, key=lambda record: record.attempted_at))
         which = "WN"
@@ -90,5 +96,5 @@ def _record(row: AuditRow, at: datetime, event_id: str, external_id: str) -> Acc
         outcome="granted" if is_granted else "denied",
         attempted_at=at,
         deny_reason=None if is_granted else REASONS.get(row.incident, "other"),
-        kind=CredentialKind.RFID_CARD,
+        kind=None if row.copy in (BY_SWITCH, BY_SERVER) else CredentialKind.RFID_CARD,
     )

@@ -30,6 +30,10 @@ class NotTaken(Exception):
     """The server was not ready or refused the frame: nothing was done. Safe to ask again, later."""
 
 
+class LineGone(NotTaken):
+    """The line broke before the command was sent. Safe to ask again, on another line."""
+
+
 class OutcomeUnknown(Exception):
     """The frame may have been taken and no sound answer came: done or not, we cannot tell."""
 
@@ -53,7 +57,8 @@ class PmsDriver:
         self.sent_count = 0
 
     def ask(self, fields: Sequence[str], answer_within_s: float) -> Frame:
-        """Sends one command and returns its answer. Raises NotTaken, OutcomeUnknown, or BadText before anything is sent.
+        """Sends one command and returns its answer. Raises NotTaken (LineGone), OutcomeUnknown, or BadText before anything goes
+        out.
 
         `answer_within_s` must cover the person who lays the card down: the encoder's own limit and 15 s more.
         """
@@ -73,7 +78,7 @@ class PmsDriver:
                 self._unanswered += 1
                 signal = self._signal(min(end, self._clock_s() + ACK_WAIT_S))
             except (LineBroken, ValueError) as error:
-                raise NotTaken("the line broke before the command") from error
+                raise LineGone("the line broke before the command") from error
             self._unanswered -= signal is not None
             if signal == ACK:
                 return

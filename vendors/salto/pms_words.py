@@ -25,17 +25,25 @@ MAX_AUTHORISATION = len(_AUTHORISATIONS)
 EJECT, RETAIN = "E", "R"
 """Wait until the card is taken out; keep it and do not wait."""
 
-LOG_COMMANDS = ("WF", "WN", "WR")
+LOG_NEXT = "WN"
+LOG_COMMANDS = ("WF", LOG_NEXT, "WR")
 LOG_ENDS = "WO"
 """The answer after the last line of a door's log."""
+
+INFO = "INFO"
+"""Asks what the interface is. It concerns no door, so it disturbs no reading of a log."""
 
 COMMANDS = frozenset({"CN", "CC", "MC", "CO", "LT", LOG_ENDS, *LOG_COMMANDS})
 """What answers that are no errors begin with."""
 
 NO_SERIAL, LAST_SERIAL = "0", "1"
 
+GUEST = "guest"
 STAFF, SPARE, INVALID, UNIDENTIFIED = "LM", "LR", "LC", "LD"
 """What a read card may be instead of a guest's."""
+
+BY_SWITCH, BY_SERVER = "S2", "S3"
+"""How a door's log names an opening without any card. Source: a public client's table (medium)."""
 
 
 def local_date(moment: datetime) -> str:
@@ -154,7 +162,8 @@ def read_audit(door: str, which: str = "WF") -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CardRead:
-    """What LT found. `rooms` is empty for a card that is no guest's; `operator` is whom we named when it was written."""
+    """What LT found. `rooms` is empty for a card that is no guest's; `operator` is whom we named when it was written. Start and
+    end are the property's wall clock; an answer may leave the start out."""
 
     what: str
     rooms: tuple[str, ...] = ()
@@ -173,12 +182,12 @@ def parse_card(fields: Sequence[str]) -> CardRead:
     if what in (STAFF, SPARE, INVALID, UNIDENTIFIED):
         return CardRead(what)
     return CardRead(
-        what="guest",
+        what=GUEST,
         rooms=tuple(name for name in padded[2:6] if name),
         is_current=padded[6] == "CI",
         copy=padded[7],
         grants=padded[8],
-        starts=read_date(padded[9]),
+        starts=read_date(padded[9]) if padded[9] else None,
         ends=read_date(padded[10]),
         operator=padded[11],
     )
@@ -187,7 +196,8 @@ def parse_card(fields: Sequence[str]) -> CardRead:
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     """One line of a door's log: day and month without a year, minute, and what happened (0 opened, 2 invalid, 3 not
-    permitted, 4 expired, 5 passed twice). `who` is a room or `STAFF`."""
+    permitted, 4 expired, 5 passed twice). `who` is a room or `STAFF`; `copy` says what opened: `#0` and so on a card, `S1` a
+    spare one, BY_SWITCH a button, BY_SERVER somebody at a computer."""
 
     door: str
     day: str

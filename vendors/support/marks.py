@@ -33,6 +33,11 @@ def key_name(idempotency_key: str, credential_id: str) -> str:
     return f"{mark_of(idempotency_key)} {tag_of(credential_id)}"
 
 
+def is_mark(text: str) -> bool:
+    """Says whether a text is a mark of ours and nothing else."""
+    return _MARK.fullmatch(text) is not None
+
+
 def mark_in(name: str | None) -> str | None:
     """Finds our mark in a name read at the vendor; None on a stranger's key."""
     found = _MARK.search(name or "")

@@ -47,19 +47,21 @@ class Noted:
 
 
 class Cable:
-    """Answers everything alike."""
+    """Answers everything alike. `lists` is how it answers the question for a card number's lines where that is told."""
 
     def __init__(self) -> None:
         self.body = b"{}"
+        self.lists: bytes | None = None
         cable = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = cable.lists if cable.lists is not None and "number=" in self.path else cable.body
                 self.send_response_only(200)
-                self.send_header("Content-Length", str(len(cable.body)))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(cable.body)
+                self.wfile.write(body)
 
             def do_POST(self) -> None:
                 self.do_GET()
@@ -86,10 +88,18 @@ def driver_at(cable: Cable) -> VirtualEncoder:
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
 @pytest.mark.parametrize("job", [ENTERED, TAKEN], ids=lambda job: job.action)
 def test_a_line_that_may_have_been_written_is_unknown(cable: Cable, job: DeskJob, answer: object) -> None:
-    cable.body = json.dumps(answer).encode()
+    cable.body, cable.lists = json.dumps(answer).encode(), b'{"entries": []}'
     noted = Noted()
     assert driver_at(cable).do(job, noted).outcome is Outcome.UNKNOWN
     assert noted.stages == [Stage.WRITING]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+def test_a_number_whose_lines_cannot_be_read_is_not_entered(cable: Cable, answer: object) -> None:
+    cable.body = json.dumps(answer).encode()
+    noted = Noted()
+    assert driver_at(cable).do(ENTERED, noted).outcome is Outcome.REFUSED
+    assert noted.stages == []
 
 
 @pytest.mark.parametrize("answer", [*ANSWERS, "[" * 5000], ids=lambda answer: str(answer)[:30])

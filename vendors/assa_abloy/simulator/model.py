@@ -42,6 +42,7 @@ class Key:
     version: int = 1
     serial: str | None = None
     endpoint_id: str | None = None
+    overwrote: str | None = None
 
     def image(self) -> Image:
         """Returns what is written on a card, or sent to a phone."""
@@ -92,7 +93,8 @@ class Encoder:
 
 @dataclass(slots=True)
 class Job:
-    """An issuing request of Vostio that waits for a card. `until_s` is real time (monotonic)."""
+    """An issuing request of Vostio that waits for a card. `until_s` is real time (monotonic). `overwrite` names keys that may
+    be lost from the card, `on_card` is the one that was in the way."""
 
     id: str
     key_id: str
@@ -100,6 +102,8 @@ class Job:
     until_s: float
     status: str = "queued"
     error: str | None = None
+    overwrite: list[str] = field(default_factory=list)
+    on_card: str | None = None
 
 
 @dataclass(slots=True)

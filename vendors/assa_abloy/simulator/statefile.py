@@ -22,6 +22,8 @@ PARTS: dict[str, type[Any]] = {
     "jobs": Job,
 }
 INSTANTS = frozenset({"start", "end"})
+LATER = frozenset({"overwrite", "on_card", "overwrote"})
+"""What files of earlier versions lack; the usual value is taken then."""
 LISTS_OF_TUPLES = frozenset({"guest", "common"})
 
 
@@ -55,7 +57,7 @@ def _house(row: dict[str, Any]) -> House:
 
 
 def _read(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    read = {f.name: values[f.name] for f in fields(kind)}
+    read = {f.name: values[f.name] for f in fields(kind) if f.name not in LATER or f.name in values}
     for name in INSTANTS & read.keys():
         read[name] = datetime.fromisoformat(read[name])
     if kind is Image:

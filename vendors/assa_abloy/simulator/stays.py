@@ -85,10 +85,16 @@ def write_card(house: House, serial: str, key: Key, now: datetime, *, overwrite:
 
 def claim_card(house: House, serial: str, key: Key, now: datetime, *, overwrite: bool) -> None:
     """Makes a card's number stand for a key: one credential per card. Raises No as `write_card`."""
-    earlier = [k for k in house.keys.values() if k.serial == serial and k.id != key.id and k.status_at(now) == "active"]
+    earlier = valid_keys(house, serial, key, now)
     if earlier and not overwrite:
         raise No(409, "card_in_use")
     for old in earlier:
         old.status = "overwritten"
         old.version += 1
+        key.overwrote = old.id
     key.serial = serial
+
+
+def valid_keys(house: House, serial: str, key: Key, now: datetime) -> list[Key]:
+    """Returns the other keys that stand for a card and are valid."""
+    return [k for k in house.keys.values() if k.serial == serial and k.id != key.id and k.status_at(now) == "active"]

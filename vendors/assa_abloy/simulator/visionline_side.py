@@ -180,7 +180,14 @@ class VisionlineSide:
         if key.endpoint_id in house.phones:
             sync(house, house.phones[key.endpoint_id], self._world.clock.now())
 
+    def _on_encoder(self, house: House, query: dict[str, str]) -> list[dict[str, Any]]:
+        """What the card carries that a person lays on the encoder: its valid keys."""
+        serial, now = self._card_laid(house, query.get("encoder")), self._world.clock.now()
+        return [self._row(house, key) for key in house.keys.values() if key.serial == serial and key.status_at(now) == "active"]
+
     def _list(self, house: House, query: dict[str, str]) -> list[dict[str, Any]]:
+        if query.get("action") == "read":
+            return self._on_encoder(house, query)
         if "guestDoor" in query and query["guestDoor"] not in house.locks:
             raise No(404, "door_unknown", [query["guestDoor"]])
         at = _from_wall(query["validTime"], house.zone) if "validTime" in query else None

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from vendors.support.simulator_http import Reply, Request
 
 from .model import House, Job, Key, Lock, Phone
-from .stays import No, card_on, check_doors, encoder_of, joining, overriding, sharing, write_card
+from .stays import No, card_on, check_doors, encoder_of, joining, overriding, sharing, valid_keys, write_card
 from .world import World, endpoint_for, last_code, new_id, sync
 
 TOKEN_LIFE_S = 3600
@@ -160,6 +160,7 @@ class VostioSide:
             return 201, self._row(house, made, code=last_code(phone))
         made.status = "issuing"
         job = Job(new_id("ir-"), made.id, str(body["encoderId"]), time.monotonic() + house.card_wait_s)
+        job.overwrite = [str(grant) for grant in body.get("overwriteGrantIds") or ()]
         house.jobs[job.id] = job
         return 202, {"grantId": made.id, "status": "issuing", "issuingRequestId": job.id}
 
@@ -171,7 +172,7 @@ class VostioSide:
             self._advance(house, job)
         answer: dict[str, Any] = {"issuingRequestId": job.id, "status": job.status, "grantId": job.key_id}
         if job.error:
-            answer["error"] = {"code": job.error}
+            answer["error"] = {"code": job.error, "grantId": job.on_card}
         return Reply(200, answer)
 
     def _advance(self, house: House, job: Job) -> None:
@@ -186,10 +187,13 @@ class VostioSide:
             if time.monotonic() >= job.until_s:
                 job.status, key.status = "expired", "failed"
             return
+        now = self._world.clock.now()
+        held = valid_keys(house, serial, key, now)
         try:
-            write_card(house, serial, key, self._world.clock.now(), overwrite=False)
+            write_card(house, serial, key, now, overwrite=all(other.id in job.overwrite for other in held))
         except No as no:
             job.status, job.error, key.status = "failed", no.code, "failed"
+            job.on_card = held[0].id if held else None
             return
         if key.status == "issuing":
             key.status = "active"
@@ -281,6 +285,7 @@ class VostioSide:
             "label": key.label,
             "externalRef": key.external_ref,
             "mobile": _mobile(phone, key, code) if phone else None,
+            "overwrote": key.overwrote,
             "issuingRequestId": next((j.id for j in house.jobs.values() if j.key_id == key.id), None),
         }
 

@@ -8,6 +8,7 @@
 | POST /encoder/block | `{"house", "encoder", "uid", "sector", "block", "data"}` | `{}`; 16 bytes in hex, `block` 0 to 2 |
 | GET /controller/doors | `house` | `{"doors": [{"door", "label", "online"}]}` |
 | GET /controller/list, /controller/log | `house`, `doors` (comma), `tag`?, `cursor`?, `since`?, `until`? | `{"entries", "next"}`, `{"records"}` |
+| GET /controller/list | `house`, `number` | `{"entries", "next"}`: all lines of a card's number |
 | POST /controller/put | `{"house", "doors": [door], "kind", "number", "from", "until", "mark", "tag"}` | `{"doors": [{"door", "entry"} or {"door", "code"}]}` |
 | POST /controller/set | `{"house", "doors": [{"door", "entry"}], "tag", "from"?, "until"?, "resting"?}` | the same |
 | POST /controller/remove | `{"house", "doors": [{"door", "entry"}], "tag"}` | the same |
@@ -104,12 +105,12 @@ def _doors(world: World, house: House, given: Mapping[str, Any]) -> dict[str, An
 
 def _list(world: World, house: House, given: Mapping[str, Any]) -> dict[str, Any]:
     _require_controller(house)
-    tag, after = given.get("tag"), str(given.get("cursor") or "")
+    tag, after, number = given.get("tag"), str(given.get("cursor") or ""), given.get("number")
     rows = [
         _entry(door, line)
-        for door in _named(house, given)
+        for door in (_named(house, given) if number is None else house.doors.values())
         for line in sorted(door.lines.values(), key=lambda line: line.entry)
-        if tag in (None, line.tag) and line.entry > after
+        if tag in (None, line.tag) and number in (None, line.number) and line.entry > after
     ]
     return {"entries": rows[:PAGE], "next": rows[PAGE - 1]["entry"] if len(rows) > PAGE else None}
 

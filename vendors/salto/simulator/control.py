@@ -2,13 +2,14 @@
 
 | request | body | answer |
 |---|---|---|
-| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?, "occupied"?, "outOfService"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "webhookUrl"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
+| POST /seed | `{"property", "timeZone"?, "apiKeys"?, "doors": [{"name", "label"?, "online"?, "authorization"?, "keypad"?, "battery"?, "clockSkewS"?, "occupied"?, "outOfService"?}], "encoders": [{"name", "automatic"?}], "encoderTimeoutS"?, "guestKeysUpdate"?, "denylistCapacity"?, "webhookSecret"?, "webhookUrl"?, "logPlaceByConnection"?, "hangsUp"?, "readsWithoutStart"?, "pms"?: true, "connector"?: true, "certificateDays"?}` | `{"property", "apiKeys", "pms"?, "connector"?}` |
 | GET /dump?property= | | `{"now", "properties": […]}` |
 | POST /clock | `{"now": iso or null, "running"?}` | moves all clocks |
-| POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?}`, `{"device", "code"}` for one door, `{}` heals | |
+| POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?, "skip"?}`, `{"device", "code"}` for one door, `{}` heals | |
 | POST /try | `{"device", "kind", "value", "property"?, "at"?, "dry"?}` | `{"open", "why", "operation"}` |
 | POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
 | POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?}` | a door out of reach; the staff card that ends a stay |
+| POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?, "opened"?: "button" or "pc"}` | a door out of reach; the staff card that ends a stay; an opening without a card |
 | POST /place | `{"property", "encoder", "card"?, "other"?}` | lays a card (or a blank one) on the encoder; `other`: `foreign`, `LM`, `LR`, `LC` |
 | POST /take | `{"property", "encoder"}` | takes it away |
 | POST /phone | `{"property", "phone", "connected"}` | a phone without network |
@@ -29,7 +30,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from .doors import show_carrier, type_pin
+from .doors import open_without_card, show_carrier, type_pin
 from .model import Carrier, Door, Key, Property
 from .pms import PmsPort
 from .pusher import Pusher
@@ -131,9 +132,11 @@ class Control:
         return {"open": verdict.is_open, "why": verdict.why, "operation": verdict.code}
 
     def _door(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        _, door = self._at(body)
+        prop, door = self._at(body)
         door.is_dead = bool(body.get("dead", door.is_dead))
         door.skew_s = float(body.get("clockSkewS", door.skew_s))
+        if body.get("opened"):
+            open_without_card(prop, door, str(body["opened"]))
         if body.get("cancelGuest"):
             door.cancelled_generation = max(door.seen_generation, door.cancelled_generation)
         return {"device": door.name}

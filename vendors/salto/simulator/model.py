@@ -94,7 +94,8 @@ class Door:
 
 @dataclass
 class Encoder:
-    """A card writer at the desk. `is_automatic` takes a fresh card from its stack for each job, as a kiosk does."""
+    """A card writer at the desk. `is_automatic` takes a fresh card from its stack for each job, as a kiosk does; over the PMS
+    port it keeps the card until somebody was told that it is done."""
 
     name: str
     card: str | None = None
@@ -131,6 +132,7 @@ class Key:
     version: int = 1
     carried_version: int = 0
     carried_until: datetime | None = None
+    overwrote: str = ""
 
     @property
     def is_carried(self) -> bool:
@@ -140,7 +142,8 @@ class Key:
 
 @dataclass
 class Operation:
-    """An encode job. `expires_at_s` is on the machine's monotonic clock."""
+    """An encode job. `expires_at_s` is on the machine's monotonic clock. `overwrite` names keys that may be lost from the card;
+    `on_card` is the one that was in the way."""
 
     id: str
     key: str
@@ -148,6 +151,8 @@ class Operation:
     expires_at_s: float
     status: str = "waiting_card"
     error: str = ""
+    on_card: str = ""
+    overwrite: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -166,6 +171,9 @@ class Property:
     connector_up: bool = True
     denylist_capacity: int = DENYLIST_CAPACITY
     is_month_first: bool = False
+    keeps_place_by_connection: bool = False
+    hangs_up_after_answer: bool = False
+    reads_without_start: bool = False
     rooms: dict[str, Room] = field(default_factory=dict)
     doors: dict[str, Door] = field(default_factory=dict)
     encoders: dict[str, Encoder] = field(default_factory=dict)

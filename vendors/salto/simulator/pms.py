@@ -1,4 +1,4 @@
-"""The PMS Industry Standard port of a property's server: one connection after the other, one command at a time.
+"""The PMS Industry Standard port of a property's server: one connection after the other, any number of commands on each.
 
 One rule: ACK comes before the work. A client that hangs up after it does not stop the work.
 Faults (control port, `surface: pms`): `nak`, `silence` and `drop` (after ACK, with the card written unless `written` is
@@ -18,7 +18,7 @@ from typing import Any
 from vendors.salto.pms_frames import ACK, ENQ, NAK, Frame, FrameReader, encode
 from vendors.salto.pms_words import authorisations, read_authorisations, read_date
 
-from .model import FOREIGN, LIVE, Carrier, Key, Property, RoomState
+from .model import FOREIGN, Carrier, Encoder, Property, RoomState
 from .space import Refusal, Wanted, card_on, check_out, make_key, modify_stay, ready_encoder
 from .world import World
 
@@ -75,6 +75,7 @@ class _Conversation:
         self._prop = prop
         self._connection = connection
         self._reader = FrameReader()
+        self._places: dict[tuple[str, str], int] = {}
 
     def run(self) -> None:
         while data := self._connection.recv(4096):
@@ -102,7 +103,8 @@ class _Conversation:
         if fault is not None and do == "answer":
             answer: tuple[str, ...] = (str(fault["code"]), frame.field(1))
         elif fault is None or fault.get("written", True):
-            answer = answer_to(self._world, self._prop, frame.fields)
+            places = self._places if self._prop.keeps_place_by_connection else self._world.audit_cursors
+            answer = answer_to(self._world, self._prop, frame.fields, places)
         else:
             answer = ("EG",)
         if do == "silence":
@@ -115,6 +117,17 @@ class _Conversation:
         pieces = [bytes([byte]) for byte in data] if do == "split" else [data]
         for piece in pieces:
             self._connection.sendall(piece)
+        if name[:2] in ("CN", "CC") and do in ("", "split"):
+            self._taken_away(frame.field(1))
+        if self._prop.hangs_up_after_answer:
+            raise _HangUp
+
+    def _taken_away(self, encoder: str) -> None:
+        """Who was told that the card is done takes it out of an automatic encoder."""
+        with self._world.lock:
+            found = self._prop.encoders.get(encoder)
+            if found is not None and found.is_automatic:
+                found.card = None
 
     def _fault(self, name: str, only: Sequence[str]) -> dict[str, Any] | None:
         with self._world.lock:
@@ -122,8 +135,10 @@ class _Conversation:
             return self._world.take_fault("pms", self._prop.id, name) if waiting else None
 
 
-def answer_to(world: World, prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
-    """Does what a command says and returns the answer's fields."""
+def answer_to(
+    world: World, prop: Property, fields: Sequence[str], places: dict[tuple[str, str], int] | None = None
+) -> tuple[str, ...]:
+    """Does what a command says and returns the answer's fields. `places` are where readings of logs stand."""
     padded = [*fields, *[""] * (18 - len(fields))]
     name = padded[0]
     try:
@@ -133,15 +148,17 @@ def answer_to(world: World, prop: Property, fields: Sequence[str]) -> tuple[str,
             return _phone(world, prop, padded)
         if name[:2] in ("CN", "CC"):
             return _card(world, prop, padded)
+        if name == "LT":
+            _wait_for_card(world, prop, padded[1])
         with world.lock:
-            return _plain(world, prop, padded)
+            return _plain(world, prop, padded, world.audit_cursors if places is None else places)
     except Refusal as refusal:
         return (CODES.get(refusal.code, "EG"), padded[1], *([refusal.code] if refusal.code not in CODES else []))
     except ValueError:
         return ("ES",)
 
 
-def _plain(world: World, prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
+def _plain(world: World, prop: Property, fields: Sequence[str], places: dict[tuple[str, str], int]) -> tuple[str, ...]:
     match fields[0]:
         case "MC":
             modify_stay(prop, fields[1], fields[2], read_date(fields[3]))
@@ -154,7 +171,7 @@ def _plain(world: World, prop: Property, fields: Sequence[str]) -> tuple[str, ..
         case "INFO":
             return ("INFO", "SIMULATED", prop.id)
         case "WF" | "WN" | "WR":
-            return _audit(world, prop, fields[0], fields[1])
+            return _audit(prop, fields[0], fields[1], places)
         case _:
             return ("ES",)
 
@@ -197,6 +214,7 @@ def _wanted(fields: Sequence[str], kind: str, mode: str, first_room: int, **more
         ends=read_date(fields[after + 3]),
         operator=fields[after + 4],
         is_cancellable=False,
+        overwrite=None,
         encoder=more.get("encoder", ""),
         phone=more.get("phone", ""),
     )
@@ -215,8 +233,7 @@ def _wait_for_card(world: World, prop: Property, encoder_name: str) -> None:
 
 
 def _read(prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
-    encoder = ready_encoder(prop, fields[1])
-    card = card_on(prop, encoder) if encoder.card is not None else _last_written(prop, encoder.name)
+    card = _held(prop, ready_encoder(prop, fields[1]))
     if card is None:
         return ("EP", fields[1])
     if card.other == FOREIGN:
@@ -236,30 +253,34 @@ def _read(prop: Property, fields: Sequence[str]) -> tuple[str, ...]:
         "CI" if current else "CO",
         image.copy,
         authorisations(image.grants - image.denials),
-        image.starts.strftime("%H%M%d%m%y"),
+        "" if prop.reads_without_start else image.starts.strftime("%H%M%d%m%y"),
         image.ends.strftime("%H%M%d%m%y"),
         image.operator,
     )
 
 
-def _last_written(prop: Property, encoder: str) -> Carrier | None:
-    """An automatic encoder holds the last card it wrote until somebody takes it."""
-    if not prop.encoders[encoder].is_automatic:
-        return None
-    written: list[Key] = [k for k in prop.keys.values() if k.encoder == encoder and k.carrier and k.status in LIVE]
-    return prop.carriers.get(written[-1].carrier) if written else None
+def _held(prop: Property, encoder: Encoder) -> Carrier | None:
+    """The card in the encoder; an automatic one feeds one, and holds it until somebody takes it."""
+    card = card_on(prop, encoder)
+    if card is not None and encoder.is_automatic:
+        encoder.card = card.number
+    return card
 
 
-_INCIDENTS = {17: "0", 26: "0", 84: "3", 88: "2", 89: "2", 96: "2", 81: "4", 82: "4"}
+_INCIDENTS = {16: "0", 17: "0", 26: "0", 28: "0", 84: "3", 88: "2", 89: "2", 96: "2", 81: "4", 82: "4"}
+_WITHOUT_CARD = {16: "S2", 28: "S3"}
+"""Openings by a button, and by somebody at a computer."""
 
 
-def _audit(world: World, prop: Property, which: str, place: str) -> tuple[str, ...]:
-    """Reads a door's log as far as it has reached the server: WF starts over, WN goes on, WR repeats."""
+def _audit(prop: Property, which: str, place: str, places: dict[tuple[str, str], int]) -> tuple[str, ...]:
+    """Reads a door's log as far as it has reached the server: WF starts over, WN goes on, WR repeats. Who has read nothing yet
+    and asks for the next line is told the end."""
     rows = [row for row in prop.events if row["door"] == place and row["operation"] in _INCIDENTS]
-    at = {"WF": 0, "WN": world.audit_cursors.get((prop.id, place), -1) + 1}.get(
-        which, max(0, world.audit_cursors.get((prop.id, place), 0))
-    )
-    world.audit_cursors[(prop.id, place)] = at
+    before = places.get((prop.id, place))
+    if before is None and which == "WN":
+        return ("WO", place)
+    at = {"WF": 0, "WN": (before or 0) + 1}.get(which, before or 0)
+    places[(prop.id, place)] = at
     if place not in prop.doors:
         return ("WE", place)
     if at >= len(rows):
@@ -276,7 +297,7 @@ def _audit(world: World, prop: Property, which: str, place: str) -> tuple[str, .
         _INCIDENTS[row["operation"]],
         "0",
         who,
-        f"#{key.copy}" if key else "",
+        f"#{key.copy}" if key else _WITHOUT_CARD.get(row["operation"], ""),
         "",
     )
 

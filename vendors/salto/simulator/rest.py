@@ -29,6 +29,7 @@ from .space import (
     end_expired_jobs,
     make_key,
     ready_encoder,
+    shown_on_card,
     state_of,
 )
 from .world import World
@@ -44,6 +45,7 @@ STATUS = {
     "room_out_of_service": 409,
     "card_timeout": 409,
     "wrong_card": 409,
+    "card_in_use": 409,
     "card_foreign": 409,
     "unknown_room": 422,
     "unknown_authorization": 422,
@@ -239,6 +241,7 @@ def _make(prop: Property, request: Request) -> Answer:
         phone=str(body.get("phone", "")),
         pin=str(body.get("pin", "")),
         is_cancellable=bool(body.get("cancellable", True)),
+        overwrite=frozenset(str(ref) for ref in body.get("overwrite", ())),
     )
     key, superseded = make_key(prop, wanted)
     shown_key = shown(prop, key) | {"refused": turned_away, "supersedes": superseded}
@@ -376,6 +379,8 @@ def _operation(prop: Property, name: str) -> Answer:
     key = prop.keys[operation.key]
     state = state_of(operation)
     body: dict[str, Any] = {"operationId": name, "status": state, "error": operation.error or None, "key": shown(prop, key)}
+    if operation.on_card in prop.keys:
+        body["details"] = {"card": shown_on_card(prop, prop.keys[operation.on_card])}
     if state == "done":
         body["key"]["effects"] = effects_of_issue(prop, key, [])
     return Answer(200, body)
@@ -455,6 +460,7 @@ def shown(prop: Property, key: Key) -> dict[str, Any]:
         "desiredVersion": key.version,
         "carriedVersion": key.carried_version,
         "operationId": key.operation or None,
+        "overwrote": shown_on_card(prop, prop.keys[key.overwrote]) if key.overwrote in prop.keys else None,
     }
 
 

@@ -44,6 +44,8 @@ class Wanted:
     phone: str = ""
     pin: str = ""
     is_cancellable: bool = True
+    overwrite: frozenset[str] | None = frozenset()
+    """Keys that may be lost from the card; None for an interface that writes whatever lies there."""
 
 
 def make_key(prop: Property, wanted: Wanted) -> tuple[Key, list[dict[str, Any]]]:
@@ -82,10 +84,40 @@ def make_key(prop: Property, wanted: Wanted) -> tuple[Key, list[dict[str, Any]]]
         key.status = "waiting_card"
         prop.keys[key.ref] = key
         operation = Operation(f"op_{secrets.token_hex(8)}", key.ref, encoder.name, time.monotonic() + prop.encoder_timeout_s)
+        operation.overwrite = wanted.overwrite or frozenset()
         prop.operations[operation.id] = operation
         key.operation = operation.id
         return key, []
+    if wanted.overwrite is not None:
+        _require_free(prop, key, card, wanted.overwrite)
     return key, commit(prop, key, card)
+
+
+def key_on(prop: Property, carrier: Carrier) -> Key | None:
+    """Returns the key that a card carries and that may still open something."""
+    key = prop.keys.get(carrier.image.ref) if carrier.image is not None else None
+    is_live = key is not None and key.status in LIVE and prop.instant(key.carried_until or key.ends) > prop.now()
+    return key if is_live else None
+
+
+def _require_free(prop: Property, key: Key, carrier: Carrier, overwrite: frozenset[str]) -> None:
+    """Raises Refusal for a card that carries a live key of another stay which nobody has confirmed may be lost."""
+    held = key_on(prop, carrier)
+    if held is None or held.reservation_ref == key.reservation_ref:
+        return
+    if held.ref not in overwrite:
+        raise Refusal("card_in_use", card=shown_on_card(prop, held))
+    key.overwrote = held.ref
+
+
+def shown_on_card(prop: Property, key: Key) -> dict[str, Any]:
+    """Returns what the server tells of the key that a card carries."""
+    return {
+        "cardRef": key.ref,
+        "reservationRef": key.reservation_ref,
+        "operator": key.operator,
+        "validUntil": prop.instant(key.carried_until or key.ends).isoformat(),
+    }
 
 
 def commit(prop: Property, key: Key, carrier: Carrier) -> list[dict[str, Any]]:
@@ -122,10 +154,13 @@ def finish_waiting(prop: Property, encoder: Encoder) -> None:
             try:
                 if key.mode == "copy":
                     _check_stay(prop, list(key.rooms))
+                _require_free(prop, key, card, operation.overwrite)
                 commit(prop, key, card)
                 operation.status = "done"
             except Refusal as refusal:
                 operation.status, operation.error, key.status = "failed", refusal.code, "cancelled"
+                held = key_on(prop, card)
+                operation.on_card = held.ref if held is not None and refusal.code == "card_in_use" else ""
             return
 
 

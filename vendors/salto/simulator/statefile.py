@@ -24,7 +24,7 @@ PLAIN = (
     "id", "api_keys", "webhook_secret", "webhook_url", "encoder_timeout_s", "guest_keys_update", "connector_up",
     "denylist_capacity", "denylist", "events",
 )  # fmt: skip
-LATER = ("is_month_first",)
+LATER = ("is_month_first", "keeps_place_by_connection", "hangs_up_after_answer", "reads_without_start")
 """What files of earlier versions lack; the usual value is taken then."""
 PARTS: Mapping[str, type[Any]] = {"rooms": Room, "doors": Door, "encoders": Encoder, "keys": Key}
 

@@ -77,6 +77,9 @@ class World:
                 and command.startswith(str(rule.get("command") or rule.get("method") or ""))
                 and str(rule.get("path", "")) in path
             )
+            if fits and rule.get("skip"):
+                rule["skip"] -= 1
+                continue
             if fits:
                 if rule.get("times") is not None:
                     rule["times"] -= 1
@@ -103,6 +106,9 @@ _SETTINGS = {
     "guestKeysUpdate": "guest_keys_update",
     "denylistCapacity": "denylist_capacity",
     "monthFirst": "is_month_first",
+    "logPlaceByConnection": "keeps_place_by_connection",
+    "hangsUp": "hangs_up_after_answer",
+    "readsWithoutStart": "reads_without_start",
 }
 
 
