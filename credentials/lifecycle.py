@@ -65,7 +65,7 @@ ACTIONS: dict[str, frozenset[State]] = {
     "unsuspend": frozenset({State.SUSPENDED}),
     "revoke": LIVE,
     "replace": frozenset({State.ACTIVE}),
-    "encode": frozenset({State.REQUESTED, State.ACTIVE}),
+    "encode": frozenset({State.REQUESTED, State.PENDING, State.ACTIVE}),
     "retry": frozenset({State.ACTIVE, State.SUSPENDED, State.REVOKED, State.FAILED}),
     "choose_pin": LIVE | {State.FAILED},
     "leave_old_room": frozenset({State.ACTIVE, State.SUSPENDED}),

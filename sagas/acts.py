@@ -28,6 +28,8 @@ from sagas import known_actions, limits, offered
 from sagas.alerts import NewAlert
 from sagas.consumer import handle_body
 from sagas.flows import (
+    card_in_use,
+    companions,
     guest_came,
     issue_key,
     old_rooms,
@@ -234,13 +236,21 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
     return act_on_key(tenant_id, credential_id, "unsuspend", actor, act_id, (), do)
 
 
-def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None) -> Act:
+def encode(
+    tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None,
+    confirm_card_in_use: bool = False,
+) -> Act:  # fmt: skip
     """Moves on a key that waits for the desk, or writes the guest's card again where it is older than our books. Where the
     lock learns card numbers, the number read at the desk is needed; where a desk does the work, one must be connected.
 
-    Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number, or no desk, whichever is needed).
+    A card that carries another live key is not written. `confirm_card_in_use` lets that key be written over, the very one that
+    an earlier `encode` of this key told of; with a number, the one whose number it is.
+
+    Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number, or no desk, whichever is needed),
+    CARD_IN_USE (the number is another live key's).
     """
     asked = () if card_number is None else (crypto.blind_index("artifact", tenant_id, card_number.reveal()).hex(),)
+    asked = (*asked, "over") if confirm_card_in_use else asked
 
     def carry_out() -> Act:
         is_stale, cards_by = _encodable(tenant_id, credential_id)
@@ -248,20 +258,40 @@ def encode(tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, car
             return _write_again(tenant_id, credential_id, actor, act_id)
         if cards_by is CardsBy.NUMBER and card_number is None:
             raise Refused("CARD_ENCODER_OFFLINE", "no desk is connected; give the number of the card that was read")
-        return _encode(tenant_id, credential_id, actor, card_number)
+        return _encode(tenant_id, credential_id, actor, card_number, confirmed=confirm_card_in_use)
 
     return _once(tenant_id, act_id, actor, "encode", credential_id, asked, carry_out)
 
 
-def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardNumber | None) -> Act:
+def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardNumber | None, *, confirmed: bool) -> Act:
+    woken: list[str] = []
+
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.waiting_for != issue_key.DESK:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
         if card_number is not None:
-            issue_key.take_card(key, card_number)
-        issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
+            _take_number(batch, key, card_number, cause, confirmed=confirmed)
+        if key.state == State.REQUESTED:
+            issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
+            return
+        saga = card_in_use.told_to(tenant_id, key.id)
+        if saga is None:
+            raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+        card_in_use.go_on(key, saga, confirmed=confirmed)
+        batch.touch(key)
+        woken.append(saga.id)
 
-    return _carry_out(tenant_id, credential_id, "encode", actor, do)
+    done = _carry_out(tenant_id, credential_id, "encode", actor, do)
+    return Act(done.credential_id, woken[0]) if woken else done
+
+
+def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: bool) -> None:
+    """Notes which card the key will be on. One number opens for one guest: whose it was gets another card."""
+    for other in card_in_use.with_number(key, number, batch.now):
+        if not confirmed or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first
+            raise Refused(card_in_use.CODE, card_in_use.detail(other), {"cardNumber": "is another valid key's"})
+        companions.reissue_overwritten(batch, key, other, PRIORITY_SECURITY, cause)
+    issue_key.take_card(key, number)
 
 
 def _encodable(tenant_id: str, credential_id: str) -> tuple[bool, CardsBy]:

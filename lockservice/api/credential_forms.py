@@ -96,6 +96,11 @@ EncodeForm = shape(
     cardNumber=serializers.RegexField(
         r"^[0-9]{1,20}\Z", required=False, help_text="The number of the card as the desk's reader shows it, in decimal."
     ),
+    confirmCardInUse=Truth(
+        required=False,
+        help_text="true: a person confirms that the key which the answer CARD_IN_USE told of may be written over. The card's"
+        " other guest gets another card. It confirms no key that was not told of.",
+    ),
 )
 PinForm = shape(
     "CredentialPin",

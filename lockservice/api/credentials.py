@@ -240,13 +240,17 @@ class EncodeRoute(Route):
         idempotent=True, operation_id="credential_encode",
     )  # fmt: skip
     def post(self, request: Request, credential_id: str) -> Response:
-        """Takes the number of the card that was read; without a number a connected desk is needed."""
-        number = read_body(request, EncodeForm).get("cardNumber")
-        card = CardNumber(number) if number is not None else None
-        who, tenant_id = actor(request), principal(request).tenant_id
+        """Takes the number of the card that was read; without a number a connected desk is needed. A card with another live key
+        is not written: CARD_IN_USE, at once or as the operation's error, until it is confirmed."""
+        form = read_body(request, EncodeForm)
+        card = CardNumber(form["cardNumber"]) if "cardNumber" in form else None
+        who, caller, over = actor(request), principal(request), bool(form.get("confirmCardInUse"))
 
         def encode(act_id: str) -> Act:
-            return acts.encode(tenant_id, credential_id, who, act_id, card_number=card)
+            done = acts.encode(caller.tenant_id, credential_id, who, act_id, card_number=card, confirm_card_in_use=over)
+            if over and not done.is_repeated:
+                record_act(caller, "encode", credential_id, "confirmed that the key on the card may be written over")
+            return done
 
         return _on(request, credential_id, encode, masked="cardNumber")
 

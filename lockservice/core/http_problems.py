@@ -40,6 +40,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "OPERATION_IN_PROGRESS": ProblemKind(409, "The same request is still being worked on", retriable=True),
     "CREDENTIAL_EXPIRED": ProblemKind(409, "The key's window is over"),
     "STAY_ENDED": ProblemKind(409, "The stay has ended; it gets no key"),
+    "CARD_IN_USE": ProblemKind(409, "The card still carries another valid key"),
     "DEVICE_NOT_PAIRED": ProblemKind(409, "The vendor does not know this lock"),
     "PAYLOAD_TOO_LARGE": ProblemKind(413, "The body is too large"),
     "UNSUPPORTED_MEDIA_TYPE": ProblemKind(415, "The body must be application/json in UTF-8"),

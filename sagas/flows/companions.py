@@ -1,8 +1,9 @@
 """Keys that die with the one that was lost, because the lock cannot tell them apart: they are issued again.
 
-One rule: whom an answer names, by our id or by its tag at the vendor, is looked up and given a new key, each stay under its
-own lock. An adapter that cannot name them warns, and then every other key of the stay at those rooms is meant. A key that
-starts the stay ends those of it that were there, named or not.
+One rule: whom an answer names, by our id or by its mark or tag at the vendor, is looked up and given a new key, each stay
+under its own lock. A key whose card was written over for another guest dies too. An adapter that cannot name them warns, and
+then every other key of the stay at those rooms is meant. A key that starts the stay ends those of it that were there, named
+or not.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections import defaultdict
 
 from credentials.lifecycle import State
 from credentials.models import KeyCredential
+from credentials.services import KeyBatch
 from devices import adapters
-from sagas.flows import stay_start
+from sagas.flows import card_in_use, stay_start
 from sagas.intake import Start, internal_lane, own_key
+from sagas.outbox import Cause
 from sagas.steps import StepContext, Work
 from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Outcome
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
+OVERWRITTEN = "overwritten"
 
 
 def follow_up(context: StepContext, work: Work, key: KeyCredential, result: CallResult) -> None:
@@ -27,23 +31,39 @@ def follow_up(context: StepContext, work: Work, key: KeyCredential, result: Call
     unnamed = any(warning.code == COMPANIONS_DIE for warning in result.warnings)
     given = {door.device_id for door in result.doors if door.outcome is Outcome.DONE}
     put_out = stay_start.put_out(context.batch, key, given)
+    stays: dict[str, list[str]] = defaultdict(list)
+    for found in result.overwritten:
+        owner = card_in_use.owner_of(key.tenant_id, key.property_id, found, context.now)
+        if owner is not None and owner.id != key.id:
+            reissue_overwritten(context.batch, key, owner, work.priority, work.cause)
     if not result.also_killed and not unnamed and not put_out:
         return
-    stays: dict[str, list[str]] = defaultdict(list)
     for other in _neighbours(key):
         is_named = other.id in put_out or other.id in result.also_killed or tag_of(other.id) in result.also_killed
         if other.reservation_id and (is_named or (unnamed and other.reservation_id == key.reservation_id)):
             stays[other.reservation_id].append(other.id)
     for reservation_id, ids in sorted(stays.items()):
-        item = Start(
-            flow=FLOW,
-            key=own_key("reissue-killed", key.id, reservation_id, *sorted(ids)),  # a later answer may name others
-            lane=internal_lane(key.tenant_id),
-            reservation_id=reservation_id,
-            priority=work.priority,
-            args={"by": key.id, "keys": sorted(ids)},
-        )
-        context.batch.start(item, work.cause)
+        _start(context.batch, key, reservation_id, sorted(ids), work.priority, work.cause)
+
+
+def reissue_overwritten(batch: KeyBatch, key: KeyCredential, other: KeyCredential, priority: int, cause: Cause) -> None:
+    """Starts the reissue of a live key whose card is this one's from now on. Inside the tenant's block."""
+    if other.reservation_id and other.state in (State.ACTIVE, State.SUSPENDED):
+        _start(batch, key, other.reservation_id, [other.id], priority, cause, why=OVERWRITTEN)
+
+
+def _start(
+    batch: KeyBatch, key: KeyCredential, reservation_id: str, ids: list[str], priority: int, cause: Cause, *, why: str = ""
+) -> None:
+    item = Start(
+        flow=FLOW,
+        key=own_key("reissue-killed", key.id, reservation_id, *ids),  # a later answer may name others
+        lane=internal_lane(key.tenant_id),
+        reservation_id=reservation_id,
+        priority=priority,
+        args={"by": key.id, "keys": ids, **({"why": why} if why else {})},
+    )
+    batch.start(item, cause)
 
 
 def _neighbours(key: KeyCredential) -> list[KeyCredential]:

@@ -208,9 +208,19 @@ def go_on(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause, *, id
 
 def take_card(key: KeyCredential, number: CardNumber) -> None:
     """Seals a card's number into the key (not flushed: saved at once, under the caller's lock)."""
-    place = ("credentials_keycredential", key.id, "card_number_sealed")
-    key.card_number_sealed = crypto.seal("artifact", key.tenant_id, place, number.reveal())
+    key.card_number_sealed = crypto.seal("artifact", key.tenant_id, _card_place(key), number.reveal())
     KeyCredential.objects.filter(tenant_id=key.tenant_id, id=key.id).update(card_number_sealed=key.card_number_sealed)
+
+
+def card_of(key: KeyCredential) -> CardNumber | None:
+    """Opens the number of the card that the key is on; None where it is not known."""
+    if key.card_number_sealed is None:
+        return None
+    return CardNumber(crypto.unseal("artifact", key.tenant_id, _card_place(key), key.card_number_sealed))
+
+
+def _card_place(key: KeyCredential) -> tuple[str, str, str]:
+    return ("credentials_keycredential", key.id, "card_number_sealed")
 
 
 def doors_for(

@@ -23,7 +23,7 @@ from sagas.alerts import NewAlert, raise_alerts
 from sagas.events.instants import format_instant
 from sagas.events.subjects import Subject
 from sagas.flows import guest_came
-from sagas.flows.settle_plan import issue_call_key
+from sagas.flows.call_keys import issue_call_key
 from sagas.outbox import Cause, Emission
 from vendors.port.ids import new_id
 from vendors.port.types import AccessRecord

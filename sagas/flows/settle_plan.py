@@ -23,15 +23,16 @@ from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.claims import WAITS
-from sagas.flows import choose_pin, fall_back, old_rooms, rest_key, settle_record, stay_start
+from sagas.flows import card_in_use, choose_pin, fall_back, issue_key, old_rooms, rest_key, settle_record, stay_start
+from sagas.flows.call_keys import call_key
 from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
-from sagas.intake import PRIORITY_SECURITY, ensure_lanes, own_key
+from sagas.intake import PRIORITY_SECURITY, ensure_lanes
 from sagas.models import SagaStatus
 from sagas.steps import Call, StepContext, Work, is_spent, ready_doors
 from vendors.port.errors import Reason
-from vendors.port.secrets import CardNumber, Pin, Token, VendorRef
+from vendors.port.secrets import Pin, Token, VendorRef
 from vendors.port.types import (
     Area,
     CallMeta,
@@ -50,6 +51,7 @@ from vendors.port.types import (
 
 WAIT_FULL_S = 60
 WAIT_QUOTA_S = 600
+WAIT_PERSON_S = 60
 LOOK_S = 15.0
 """How often a saga that waits for other work is looked at, beside the wake-up by that work."""
 
@@ -91,7 +93,7 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
     if key.acting_saga not in (None, work.id) and key.acting_saga in provisions.busy:
         _wait_for_others(context, work)
         return None
-    if not _late_suspend(context, work, key):
+    if not _late_suspend(context, work, key) or _is_left_to_desk(context, work, key):
         return None
     group = _next_group(context, work, key)
     if group is None:
@@ -128,6 +130,17 @@ def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
     key.suspend_reason = reason
     context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
     context.batch.retarget(key)
+    return True
+
+
+def _is_left_to_desk(context: StepContext, work: Work, key: KeyCredential) -> bool:
+    """A key whose card was in use waits for a person: so does what else was to be done at its doors."""
+    if not card_in_use.has_stopped(key):
+        return False
+    if card_in_use.TOLD in work.args:
+        _park(work, card_in_use.CODE, "the card on the encoder carries another valid key")
+    else:
+        _wait(context, work, WAIT_PERSON_S)
     return True
 
 
@@ -296,7 +309,7 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     work.step += 1
     work.attempts += 1
     place = house(key.tenant_id, key.property_id)
-    meta = CallMeta(_idempotency_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
+    meta = CallMeta(call_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
     port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
     window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].skew_at(context.now) for d in facts))
     handle = _handle(key, port_doors, window, _pin_at(key, doors[0], verb, provisions))
@@ -315,7 +328,7 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
         desired_version=key.desired_version,
         handle=handle,
         meta=meta,
-        issue=_issue_input(key, handle, meta, place, provisions) if verb is Verb.ISSUE and resume is None else None,
+        issue=_issue_input(work, key, handle, meta, place, provisions) if verb is Verb.ISSUE and resume is None else None,
         suspend_reason=SuspendReason(key.suspend_reason or "manual"),
         revoke_reason=RevokeReason(key.revoke_reason or "cancellation"),
         resume_token=_open_token(resume) if resume else None,
@@ -348,18 +361,6 @@ def _note_attempt(context: StepContext, key: KeyCredential, door: CredentialDoor
     context.batch.touch_door(door)
 
 
-def _idempotency_key(key: KeyCredential, verb: Verb, rounds: int) -> str:
-    """One key per intended effect at these doors: retries share it, giving a key anew after taking it back does not."""
-    if verb is Verb.ISSUE:
-        return issue_call_key(key, rounds)
-    return own_key("call", verb.value, key.issue_key, str(key.desired_version), str(rounds))
-
-
-def issue_call_key(key: KeyCredential, rounds: int) -> str:
-    """Returns the idempotency key under which a key is given at a door for the (rounds + 1)-th time; its mark lies there."""
-    return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
-
-
 def _pin_at(key: KeyCredential, door: CredentialDoor, verb: Verb, provisions: Provisions) -> Pin | None:
     """Return the digits a call is about: to be given the key's own, to be taken those that the door has or may have."""
     pin, earlier = provisions.pins.get(key.id), provisions.earlier.get(key.id, {})
@@ -376,13 +377,13 @@ def _handle(key: KeyCredential, doors: tuple[Door, ...], window: Window, pin: Pi
         window=window,
         doors=doors,
         pin=pin,
-        card_number=_open_card(key),
+        card_number=issue_key.card_of(key),
         issue_key=key.issue_key,
     )
 
 
 def _issue_input(
-    key: KeyCredential, handle: CredentialHandle, meta: CallMeta, place: House, provisions: Provisions
+    work: Work, key: KeyCredential, handle: CredentialHandle, meta: CallMeta, place: House, provisions: Provisions
 ) -> IssueInput:
     return IssueInput(
         tenant_id=key.tenant_id,
@@ -403,6 +404,7 @@ def _issue_input(
         channel_hint=key.channel_hint or None,
         time_zone=place.time_zone,
         replaces=_replaced(key) if key.intent == Intent.REPLACEMENT and key.replaces else None,
+        overwrites=frozenset(work.args.get(card_in_use.OVERWRITES, ())),
     )
 
 
@@ -479,13 +481,6 @@ def _open_ref(door: CredentialDoor) -> VendorRef | None:
 def _open_token(door: CredentialDoor) -> str:
     sealed = door.resume_token_sealed or b""
     return Token(crypto.unseal("vendor-ref", door.tenant_id, token_place(door), sealed)).reveal()
-
-
-def _open_card(key: KeyCredential) -> CardNumber | None:
-    if key.card_number_sealed is None:
-        return None
-    place = ("credentials_keycredential", key.id, "card_number_sealed")
-    return CardNumber(crypto.unseal("artifact", key.tenant_id, place, key.card_number_sealed))
 
 
 def _wait(context: StepContext, work: Work, seconds: float) -> None:

@@ -17,7 +17,16 @@ from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS, hours_text, utc_text
 from sagas.claims import WAITS
-from sagas.flows import companions, fall_back, given_again, guest_came, old_rooms, refused_changes, vendor_digits
+from sagas.flows import (
+    card_in_use,
+    companions,
+    fall_back,
+    given_again,
+    guest_came,
+    old_rooms,
+    refused_changes,
+    vendor_digits,
+)
 from sagas.flows.one_change import AT_ENCODER
 from sagas.flows.settle_doors import (
     VENDOR_ERROR,
@@ -185,6 +194,9 @@ def _take_refusal(
     drawn = int(work.args.get("draws", 0)) - (
         work.args.get("drawStep") == work.step
     )  # one answer, one draw, whatever its doors
+    if card_in_use.stops(key, call, error):
+        card_in_use.stop(context, work, key, doors, error)
+        return
     digits_refused = error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE
     if digits_refused and given_again.looks_for_its_own(context, work, key, doors):
         return
@@ -237,7 +249,9 @@ def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockEr
     doors = context.batch.doors_at(key)
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
     open_doors = [door for door, verb in wanting if not is_spent(key, door, verb)]
-    if not wanting:
+    if card_in_use.has_stopped(key):
+        work.status = SagaStatus.DEAD.value
+    elif not wanting:
         _tell_settled(context, work, key)
         work.status = SagaStatus.DONE.value
     elif not open_doors:

@@ -12,7 +12,7 @@ from devices import call_counts, selectors
 from devices.models import CallCount, LockDevice, RecordPoll, WebhookAddress
 from lockservice.core.tenancy import queues, tenant
 from sagas.flows import read_log
-from sagas.flows.settle_plan import issue_call_key
+from sagas.flows.call_keys import issue_call_key
 from tests.api.conftest import web
 from tests.flows.conftest import alerts, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel

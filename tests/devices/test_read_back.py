@@ -15,7 +15,7 @@ from devices import call_counts, health_poll, read_back
 from devices.models import AccessAttempt, CallCount, DeviceReading, HealthPoll, LockDevice, WebhookReplay
 from lockservice.core.tenancy import queues, tenant
 from sagas.flows import take_webhook
-from sagas.flows.settle_plan import issue_call_key
+from sagas.flows.call_keys import issue_call_key
 from sagas.models import OutboxEvent
 from tests.api.conftest import web
 from tests.flows.conftest import alerts, keys, make_hotel

@@ -21,7 +21,7 @@ from devices import selectors, webhooks_addresses
 from devices.models import AccessAttempt, LockDevice, VendorWebhook, WebhookAddress, WebhookReplay
 from lockservice.core.tenancy import tenant
 from sagas.flows import take_webhook
-from sagas.flows.settle_plan import issue_call_key
+from sagas.flows.call_keys import issue_call_key
 from sagas.models import Alert, OutboxEvent
 from tests.api.conftest import web
 from tests.flows.conftest import alerts, keys, make_hotel, pin_of

@@ -8,7 +8,6 @@
 | POST /faults | `{"surface": "rest" or "pms", "property"?, "method"?, "path"?, "code"?, "command"?, "do"?, "written"?, "times"?, "skip"?}`, `{"device", "code"}` for one door, `{}` heals | |
 | POST /try | `{"device", "kind", "value", "property"?, "at"?, "dry"?}` | `{"open", "why", "operation"}` |
 | POST /try-many | `{"tries": […]}`, each as for /try | `{"results": […]}` |
-| POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?}` | a door out of reach; the staff card that ends a stay |
 | POST /door | `{"device", "property"?, "dead"?, "cancelGuest"?, "clockSkewS"?, "opened"?: "button" or "pc"}` | a door out of reach; the staff card that ends a stay; an opening without a card |
 | POST /place | `{"property", "encoder", "card"?, "other"?}` | lays a card (or a blank one) on the encoder; `other`: `foreign`, `LM`, `LR`, `LC` |
 | POST /take | `{"property", "encoder"}` | takes it away |

@@ -1,0 +1,137 @@
+"""A card on the encoder that carries another live key: what the key that was to be written on it does then.
+
+| whose key lies on the card | what happens |
+|---|---|
+| the key's own, of an earlier try or round | it is written over |
+| one that is over in our books, which the lock system could not be told | it is written over |
+| another live key, or one that is not ours | the saga stops and the key waits, until a person confirms that very key |
+
+One rule: what is on a card is lost only by the word of a person, and that word is for the key she was told of.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connection
+from django.db.models import Q
+
+from credentials import notices
+from credentials.lifecycle import LIVE, TERMINAL, State
+from credentials.models import CredentialDoor, KeyCredential
+from credentials.targets import Verb
+from sagas.flows import issue_key, wake_sagas
+from sagas.flows.call_keys import issue_call_key
+from sagas.models import Saga, SagaStatus
+from sagas.steps import Call, StepContext, Work
+from vendors.port.errors import CardKey, LockError, Reason
+from vendors.port.secrets import CardNumber
+from vendors.support.marks import mark_of, tag_of
+
+CODE: Final = notices.CARD_IN_USE
+TOLD: Final = "cardInUse"
+"""The saga's argument that names the key a person was told of: `name` at the vendor, `credential` if it is one of ours."""
+OVERWRITES: Final = "overwrites"
+"""The saga's argument with the names of the keys that may be written over."""
+AT_ONCE = 3
+"""How many keys that nobody needs any more are written over in one saga without asking; a card holds no more."""
+LOOK_BACK = timedelta(days=60)
+"""How long after a key's end, as our books have it, a card may still carry it with another end."""
+
+
+def stops(key: KeyCredential, call: Call, error: LockError) -> bool:
+    """Says whether a card that was to be written for a new key carries another one."""
+    return error.reason is Reason.CARD_IN_USE and call.verb is Verb.ISSUE and key.state == State.PENDING
+
+
+def stop(context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError) -> None:
+    """Takes the answer: nothing was written, and nothing of the key is anywhere, since an adapter looks for its own first."""
+    for door in doors:
+        door.verb, door.due_at, door.resume_token_sealed = "", None, None
+        door.attempts = max(0, door.attempts - 1)
+        door.rounds += 1  # what was refused is not asked again under its own name
+        context.batch.touch_door(door)
+    found = error.on_card or CardKey("")
+    owner = owner_of(key.tenant_id, key.property_id, found, context.now)
+    over: list[str] = list(work.args.get(OVERWRITES, ()))
+    is_nobodys = owner is not None and (owner.id == key.id or owner.state in TERMINAL)
+    if is_nobodys and found.name not in over and len(over) < AT_ONCE:
+        work.args = {**work.args, OVERWRITES: [*over, found.name]}
+        return
+    work.args = {**work.args, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
+    key.waiting_for = issue_key.DESK
+    notices.clear(key, CODE)
+    notices.warn(key, CODE, detail(owner))
+
+
+def has_stopped(key: KeyCredential) -> bool:
+    """Says whether the key waits for a person to confirm, or to lay another card."""
+    return key.state == State.PENDING and key.waiting_for == issue_key.DESK
+
+
+def told_to(tenant_id: str, credential_id: str) -> Saga | None:
+    """Returns the saga of a key that has stopped, whose arguments name what was on the card."""
+    rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=credential_id, status=SagaStatus.DEAD)
+    return rows.filter(**{f"args__{TOLD}__isnull": False}).order_by("-position").first()
+
+
+def owner_told(saga: Saga) -> str:
+    """Returns which of our keys was on the card; empty for one that is not ours."""
+    told: dict[str, Any] = saga.args.get(TOLD, {})
+    return str(told.get("credential", ""))
+
+
+def go_on(key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
+    """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed. The key is locked
+    and saved by the caller."""
+    told = saga.args.get(TOLD, {})
+    args = {name: value for name, value in saga.args.items() if name != TOLD}
+    if confirmed:
+        args[OVERWRITES] = [*args.get(OVERWRITES, ()), told.get("name", "")]
+    key.waiting_for = ""
+    notices.clear(key, CODE)
+    Saga.objects.filter(tenant_id=saga.tenant_id, id=saga.id).update(args=args, error_code="", error_detail="")
+    wake_sagas.wake(Saga.objects.filter(tenant_id=saga.tenant_id, id=saga.id))
+
+
+def owner_of(tenant_id: str, property_id: str, found: CardKey, now: datetime) -> KeyCredential | None:
+    """Returns the key of the property that a card carries, read without a lock; None for one that is not ours."""
+    rows = KeyCredential.objects.filter(tenant_id=tenant_id, property_id=property_id, kind__in=sorted(notices.ON_CARDS))
+    rows = rows.filter(Q(state__in=sorted(LIVE)) | Q(valid_until__gt=now - LOOK_BACK)).order_by("id")
+    if found.tag is not None:
+        return next((row for row in rows.iterator() if tag_of(row.id) == found.tag), None)
+    if found.nonce is None:
+        return None
+    doors = CredentialDoor.objects.filter(tenant_id=tenant_id, credential__property_id=property_id, rounds__gt=0)
+    rounds = dict(doors.order_by("rounds").values_list("credential_id", "rounds"))
+    return next((row for row in rows.iterator() if found.nonce in _marks(row, rounds.get(row.id, 0))), None)
+
+
+def _marks(key: KeyCredential, rounds: int) -> set[str]:
+    return {mark_of(issue_call_key(key, number)) for number in range(rounds + 1)}
+
+
+def with_number(key: KeyCredential, number: CardNumber, now: datetime) -> list[KeyCredential]:
+    """Returns the property's other live keys on the card of this number, where a key is known by it. Until the transaction ends
+    no other key is given a card by its number."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"card\x1f{key.tenant_id}\x1f{key.property_id}"]
+        )
+    rows = KeyCredential.objects.filter(
+        tenant_id=key.tenant_id, property_id=key.property_id, state__in=sorted(LIVE), valid_until__gt=now,
+        card_number_sealed__isnull=False,
+    ).exclude(id=key.id)  # fmt: skip
+    return [row for row in rows.order_by("id") if _same(issue_key.card_of(row), number)]
+
+
+def _same(held: CardNumber | None, number: CardNumber) -> bool:
+    return held is not None and held.reveal().lstrip("0") == number.reveal().lstrip("0")
+
+
+def detail(owner: KeyCredential | None) -> str:
+    """Says what lies on the card. No guest's name: the text stands in bodies and records."""
+    if owner is None:
+        return "the card still holds a valid key that is not of this house's books; lay another card, or confirm"
+    return f"the card still holds the valid key {owner.id} of another guest; lay another card, or confirm"
