@@ -28,6 +28,9 @@ class State(StrEnum):
 LIVE = frozenset({State.REQUESTED, State.PENDING, State.ACTIVE, State.SUSPENDED})
 """States in which a credential is, or may still become, a key that opens."""
 
+WAITING = frozenset({State.REQUESTED, State.PENDING})
+"""States in which a credential can wait for somebody (`waiting_for`): pending, for the desk, while its card is in use."""
+
 TERMINAL = frozenset({State.REVOKED, State.FAILED})
 
 WINDOW_ENDED = "window_ended"

@@ -11,7 +11,7 @@ from django.db import models
 from django_fsm import FSMField, transition
 
 from credentials import targets
-from credentials.lifecycle import BY_NAME, LIVE, State
+from credentials.lifecycle import BY_NAME, LIVE, WAITING, State
 from vendors.port.types import CredentialKind, Intent, Propagation, RevokeReason, SuspendReason
 
 
@@ -130,8 +130,8 @@ class KeyCredential(models.Model):
             ),
             models.Index(
                 fields=["waiting_for"],
-                condition=models.Q(state=State.REQUESTED.value) & ~models.Q(waiting_for=""),
-                name="credential_waiting",
+                condition=models.Q(state__in=sorted(WAITING)) & ~models.Q(waiting_for=""),
+                name="credential_waits",
             ),
             models.Index(fields=["tenant_id", "property_id", "valid_until"], name="credential_by_departure"),
             models.Index(fields=["tenant_id", "id"], condition=models.Q(open_work=True), name="credential_open_work"),

@@ -62,7 +62,7 @@ _COUNTS: Final = (
         "lock_keys_waiting",
         (
             "SELECT waiting_for, count(*) FROM credentials_keycredential"
-            " WHERE state = 'requested' AND waiting_for <> '' GROUP BY 1"
+            " WHERE state IN ('pending', 'requested') AND waiting_for <> '' GROUP BY 1"
         ),
     ),
     (

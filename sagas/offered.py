@@ -12,7 +12,7 @@ from datetime import datetime
 
 from credentials import locks, notices
 from credentials.house import house
-from credentials.lifecycle import State, allowed_actions
+from credentials.lifecycle import WAITING, State, allowed_actions
 from credentials.models import KeyCredential, Reservation
 from credentials.services import KeyBatch
 from lockservice.core import clock
@@ -77,7 +77,7 @@ def _works(action: str, key: KeyCredential, facts: _Facts) -> bool:
 
 def _can_encode(key: KeyCredential) -> bool:
     """A card that says what our books say needs no encoding, and not every lock system writes one again."""
-    if key.state == State.REQUESTED:
+    if key.state in WAITING:
         return key.waiting_for == issue_key.DESK
     return notices.card_is_stale(key) and spans(key)
 

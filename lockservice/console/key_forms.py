@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from credentials import notices
 from credentials.lifecycle import LIVE, State
 from credentials.models import KeyCredential
 from devices import adapters, selectors
@@ -85,6 +86,11 @@ class KeyForm(ReasonForm):
     def act(self) -> Any:
         """Carries the act out. Raises sagas.acts.Refused."""
         raise TypeError(f"{type(self).__name__} has no act")
+
+    @property
+    def recorded_reason(self) -> str:
+        """What the record keeps as the reason."""
+        return str(self.cleaned_data["reason"])
 
     @property
     def _act_id(self) -> str:
@@ -222,17 +228,32 @@ class EncodeForm(KeyForm):
         label=_("Number of the card, as read at the desk"),
         widget=forms.TextInput(attrs={"inputmode": "numeric", "dir": "ltr"}),
     )
+    confirm_card_in_use = forms.BooleanField(
+        label=_("Write over the other guest's key on this card; she gets another card"), required=False
+    )
 
     def prepare(self) -> None:
         if self.key.state == State.ACTIVE:  # the guest's own card is written again: its number is known
             del self.fields["card_number"]
         elif adapters.manifest(self.key.vendor).cards_by is not CardsBy.NUMBER:  # the encoder reads the card itself
             self.fields["card_number"].required = False
+        if self.key.state == State.ACTIVE or not (self.is_bound or notices.is_noted(self.key, notices.CARD_IN_USE)):
+            del self.fields["confirm_card_in_use"]  # nothing was told that could be confirmed
+
+    @property
+    def recorded_reason(self) -> str:
+        """Adds what was confirmed."""
+        confirmed = "the key on the card may be written over: " if self.cleaned_data.get("confirm_card_in_use") else ""
+        return confirmed + super().recorded_reason
 
     def act(self) -> Any:
         given = self.cleaned_data.get("card_number")
         number = CardNumber(given) if given else None
-        return acts.encode(self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, card_number=number)
+        is_confirmed = bool(self.cleaned_data.get("confirm_card_in_use"))
+        return acts.encode(
+            self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, card_number=number,
+            confirm_card_in_use=is_confirmed,
+        )  # fmt: skip
 
 
 class ChoosePinForm(KeyForm):

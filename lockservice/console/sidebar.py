@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from credentials.lifecycle import WAITING
 from credentials.models import KeyCredential, KeyPolicyRow, Reservation
 from devices.models import BreakGlass, LockDevice, SecretDue, VendorInstallation
 from lockservice.console.models import StaffAct, TenantVisit
@@ -81,7 +82,7 @@ def _link(request: HttpRequest, model: Any, text: Any, numbers: dict[Any, tuple[
 def _numbers(desk: Desk) -> dict[Any, tuple[int, bool]]:
     mine = {"tenant_id": desk.tenant_id}
     return {
-        KeyCredential: (KeyCredential.objects.filter(**mine, state="requested").exclude(waiting_for="").count(), False),
+        KeyCredential: (KeyCredential.objects.filter(**mine, state__in=sorted(WAITING)).exclude(waiting_for="").count(), False),
         Alert: (Alert.objects.filter(**mine, acknowledged_at__isnull=True).count(), True),
         Finding: (Finding.objects.filter(**mine, status="open").count(), True),
         Saga: (Saga.objects.filter(**mine, status="dead").count(), True),

@@ -207,7 +207,7 @@ _WORK = f"""
                    WHERE tenant_id = %(tenant)s AND status = 'timer' AND hotel_due_at <= {NOW_SQL}),
         EXISTS (SELECT FROM sagas_saga s WHERE tenant_id = %(tenant)s AND status = 'retry' AND NOT EXISTS (
             SELECT FROM credentials_keycredential k WHERE k.tenant_id = %(tenant)s AND k.id = s.credential_id
-            AND k.state = 'requested' AND k.waiting_for <> '') AND flow <> %(watch)s),
+            AND k.state IN ('pending', 'requested') AND k.waiting_for <> '') AND flow <> %(watch)s),
         EXISTS (SELECT FROM sagas_outboxevent WHERE tenant_id = %(tenant)s AND published_at IS NULL AND NOT blocked),
         EXISTS (SELECT FROM credentials_keycredential WHERE tenant_id = %(tenant)s
                 AND state IN ('active', 'suspended', 'requested') AND ends_at <= {NOW_SQL})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from credentials.lifecycle import LIVE, State
+from credentials.lifecycle import LIVE, WAITING
 from credentials.models import KeyCredential, Reservation
 from lockservice.core.tenancy import tenant
 from lockservice.replay.doors import Comparison
@@ -182,7 +182,7 @@ def keys_of(tenant_id: str, vendor: str) -> dict[str, dict[str, int]]:
 def waiting(tenant_id: str) -> dict[str, int]:
     """Counts the keys that wait for the desk, by vendor. Opens a tenant block."""
     with tenant(tenant_id):
-        rows = KeyCredential.objects.filter(tenant_id=tenant_id, state=State.REQUESTED, waiting_for=DESK)
+        rows = KeyCredential.objects.filter(tenant_id=tenant_id, state__in=sorted(WAITING), waiting_for=DESK)
         return dict(Counter(rows.values_list("vendor", flat=True)))
 
 

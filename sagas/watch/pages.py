@@ -45,7 +45,7 @@ _OPEN_WORK: Final = f"""
         SELECT tenant_id, id, state, waiting_for FROM credentials_keycredential
         WHERE open_work AND (tenant_id, id) > (%s, %s) ORDER BY tenant_id, id LIMIT {PAGE}
     )
-    SELECT p.tenant_id, p.id, p.id, saga.found IS NULL AND NOT (p.state = 'requested' AND p.waiting_for <> '')
+    SELECT p.tenant_id, p.id, p.id, saga.found IS NULL AND NOT (p.state IN ('pending', 'requested') AND p.waiting_for <> '')
     FROM page p LEFT JOIN LATERAL (
         SELECT true AS found FROM sagas_saga s
         WHERE s.tenant_id = p.tenant_id AND s.credential_id = p.id AND s.status IN ({_AT_WORK}) LIMIT 1) saga ON true

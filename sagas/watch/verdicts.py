@@ -22,7 +22,7 @@ from typing import Final
 
 from credentials import locks, stay_notices
 from credentials.house import house
-from credentials.lifecycle import LIVE, TERMINAL, State
+from credentials.lifecycle import LIVE, TERMINAL, WAITING, State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from credentials.reservations import CANCELLED, CONFIRMED, ENDED
 from credentials.services import KeyBatch
@@ -79,7 +79,7 @@ def open_work(tenant_id: str, credential_id: str) -> Verdict:
     wanting = _wanting(batch, key)
     if not wanting:
         return HOLDS
-    waits = key.state == State.REQUESTED and bool(key.waiting_for)
+    waits = key.state in WAITING and bool(key.waiting_for)
     if waits or _is_worked_on(key) or all(is_spent(key, door, verb) for door, verb in wanting):
         return UNDER_WAY
     what = _doors(len(wanting), "nobody works on")

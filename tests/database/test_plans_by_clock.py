@@ -99,6 +99,7 @@ COUNTS: dict[str, str] = {
 BY_HAND: dict[str, str] = {
     "lockservice/management/commands/up.py": "reads the heartbeats, a row for each process",
     "lockservice/replay/": "a replay's own questions, on a database that it fills itself",
+    "sagas/flows/card_in_use.py": "reads the house's card keys of two months, once for a card that is in use",
     "sagas/management/commands/publish_outbox.py": "sends a span of events again, at a person's word",
 }
 """Places that are not run here."""

@@ -18,7 +18,7 @@ from django.utils.translation import get_language_bidi
 from django.utils.translation import gettext_lazy as _
 
 from credentials import notices, spreading
-from credentials.lifecycle import State
+from credentials.lifecycle import WAITING, State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from lockservice.console import cells, key_forms, state_picture, story, words
 from lockservice.console.acting import Outcome, perform
@@ -49,14 +49,14 @@ class KindFilter(ChoiceFilter):
 
 
 class WaitingFilter(ChoiceFilter):
-    """By what a requested key waits for."""
+    """By what a key waits for."""
 
     title = _("waiting")
     parameter_name = "waiting"
     options = [("any", _("for somebody")), *((name, word.text) for name, word in words.WAITING.items())]
 
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        waiting = queryset.filter(state=State.REQUESTED.value)
+        waiting = queryset.filter(state__in=sorted(WAITING))
         return waiting.exclude(waiting_for="") if value == "any" else waiting.filter(waiting_for=value)
 
 
@@ -72,7 +72,7 @@ class OpenWorkFilter(ChoiceFilter):
         return super().queryset(request, queryset)
 
     def narrow(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        waiting = Q(state=State.REQUESTED.value) & ~Q(waiting_for="")
+        waiting = Q(state__in=sorted(WAITING)) & ~Q(waiting_for="")
         untold = Q(id__in=sorted(spreading.bounds(self._tenant_id, clock.now())))
         if value == "1":
             return queryset.filter(~waiting & Q(open_work=True) | untold)
@@ -135,7 +135,7 @@ class CredentialAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("state"), ordering="state")
     def state_cell(self, row: Any) -> str:
-        waiting = words.WAITING.get(row.waiting_for) if row.state == State.REQUESTED else None
+        waiting = words.WAITING.get(row.waiting_for) if row.state in WAITING else None
         if waiting:
             return cells.badge(words.Word(_("waits"), words.WARN), str(waiting.text))
         return cells.badge(words.word(words.STATES, row.state))
@@ -199,7 +199,9 @@ class CredentialAdmin(ReadOnlyAdmin):
             form = button.form(desk, row, request.POST)
             if not form.is_valid():
                 return self.page(request, row, {"bound": form}, status=400).render()
-        outcome = perform(desk, action, row.id, form.cleaned_data["reason"], form.act)
+        outcome = perform(desk, action, row.id, form.recorded_reason, form.act)
+        if outcome.code == notices.CARD_IN_USE:
+            return self._ask_again(request, desk, object_id, form, outcome)
         if outcome.is_done and action == "reveal":
             return self._show_pin(request, desk, object_id, outcome.value)
         return self._back(request, action, row.id, outcome)
@@ -214,7 +216,7 @@ class CredentialAdmin(ReadOnlyAdmin):
             "zone": desk.zone_of(row.property_id),
             "house": desk.houses.get(row.property_id, row.property_id),
             "state": words.word(words.STATES, row.state),
-            "waiting": words.WAITING.get(row.waiting_for) if row.state == State.REQUESTED else None,
+            "waiting": words.WAITING.get(row.waiting_for) if row.state in WAITING else None,
             "kind": words.word(words.KINDS, row.kind),
             "propagation": words.word(words.PROPAGATION, row.propagation),
             "rooms": [labels.get(room, room) for room in row.rooms],
@@ -242,6 +244,14 @@ class CredentialAdmin(ReadOnlyAdmin):
             for form in key_forms.offered(desk_of(request), row, bound)
         ]
         return super().page(request, row, {"buttons": buttons, **extra}, status)
+
+    def _ask_again(
+        self, request: HttpRequest, desk: Desk, object_id: str, form: key_forms.KeyForm, outcome: Outcome
+    ) -> HttpResponse:
+        """Shows the form as it was filled in, with what was told: the person may confirm it now."""
+        form.add_error(None, outcome.detail)
+        with tenancy.tenant(desk.tenant_id):
+            return self.page(request, self.row(request, object_id), {"bound": form}, status=409).render()
 
     def _show_pin(self, request: HttpRequest, desk: Desk, object_id: str, pin: Pin | None) -> HttpResponse:
         if pin is None:

@@ -15,7 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from credentials import spreading
-from credentials.lifecycle import LIVE
+from credentials.lifecycle import LIVE, WAITING
 from credentials.models import KeyCredential
 from lockservice.console import arrivals, cells, session, words
 from lockservice.console.pages.bookings import guest_name
@@ -90,7 +90,7 @@ def _cards(desk: Desk, now: datetime) -> list[Card]:
 
 
 def _key_cards(desk: Desk) -> list[Card]:
-    waiting = Q(state="requested")
+    waiting = Q(state__in=sorted(WAITING))
     untold = Q(id__in=sorted(spreading.bounds(desk.tenant_id, clock.now())))
     concerned = Q(state__in=sorted(LIVE)) | Q(open_work=True) | untold  # of all the keys there ever were, few
     numbers = KeyCredential.objects.filter(concerned, tenant_id=desk.tenant_id).aggregate(

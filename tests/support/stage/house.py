@@ -211,6 +211,20 @@ class House:
             made = [str(body["cardNumber"])] if str(body["cardNumber"]) in self._cards(vendor) else []
         return Artifact(found["kind"], made[-1], key_id) if made else None
 
+    def lay(self, vendor: str, card: Artifact | None = None) -> str:
+        """Lay a guest's card on the encoder of a lock system, or a fresh one, and let the encoder feed no cards from now on.
+        Returns its number."""
+        port = ControlPort(self.world.simulator(vendor).control)
+        number = card.value if card is not None else None
+        if vendor == "salto":
+            port.post("/seed", {"property": self.code, "encoders": [{"name": "Front desk", "automatic": False}]})
+            return str(port.post("/place", {"property": self.code, "encoder": "Front desk", "card": number})["card"])
+        if vendor == "assa-abloy":
+            number = number or str(secrets.randbelow(2**31) + 1000)
+            return str(port.post("/place", {"house": self.code, "encoder": "desk-1", "serial": number})["lying"])
+        port.post("/encoder", {"house": self.code, "automatic": False})
+        return str(port.post("/place", {"house": self.code, "card": number})["uid"])
+
     def seat_desk(self, vendor: str = "generic-wiegand") -> None:
         """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""
         folder = Path(tempfile.mkdtemp(prefix="stage-desk-"))

@@ -1,0 +1,182 @@
+"""A card that lies on the encoder still holds another guest's key: nobody loses a key, or gains a door, unasked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.stage import Artifact, House, Stay, World
+
+Houses = Callable[..., House]
+CARDS = {"kinds": ["rfid_card"], "default_areas": []}
+READING = ["salto", "assa-abloy", "generic-wiegand"]
+"""Lock systems whose encoder reads what lies on it."""
+WAIT_S = 60.0
+CODE = "CARD_IN_USE"
+
+
+def at_the_desk(house: Houses, vendor: str, *, wired: bool = True) -> House:
+    """Put up two rooms with a desk that writes the card a person lays down."""
+    hotel = house({"101": vendor, "102": vendor}, policy=CARDS, stand_alone=() if wired else ("101", "102"))
+    if vendor == "generic-wiegand":
+        hotel.seat_desk(vendor)
+    return hotel
+
+
+def lay_again(hotel: House, vendor: str, card: Artifact) -> None:
+    """Lay a card that a guest has, long after it was written: a desk that still knows it would wait for it to be taken away."""
+    hotel.lay(vendor, card)
+    if vendor == "generic-wiegand":
+        hotel.close()
+        hotel.seat_desk(vendor)
+
+
+def ask(stay: Stay, **body: Any) -> None:
+    """Press *encode* for the stay's key that waits for the desk."""
+    waiting = next(key for key in stay.keys() if key["waitingFor"] == "desk")  # noqa: SIM118 - asks the API
+    answer = stay.house.caller().post(f"/lock/v1/credentials/{waiting['id']}/encode", body)
+    assert answer.status_code in (200, 202), answer.content
+
+
+def come_to_rest(stay: Stay) -> dict[str, Any]:
+    """Work until the stay's newest key is active or waits for the desk, also where a desk in the house does the work."""
+    ends = time.monotonic() + WAIT_S
+    while True:
+        stay.house.world.settle()
+        key = stay.key()
+        if key["state"] not in ("requested", "pending") or key["waitingFor"]:
+            return key
+        assert time.monotonic() < ends, f"the key comes to no rest: {key}"
+        time.sleep(0.05)
+
+
+def written(stay: Stay, number: str, **body: Any) -> Artifact:
+    """Have the stay's key written on the card that lies there, and hand it over."""
+    ask(stay, **body)
+    key = come_to_rest(stay)
+    assert key["state"] == "active", key
+    return Artifact("rfid_card", number, key["id"])
+
+
+def opened(hotel: House, card: Artifact) -> list[bool]:
+    return [hotel.opens(door, card) for door in ("101", "102")]
+
+
+@pytest.mark.parametrize("vendor", READING)
+def test_the_next_key_is_not_written_on_a_card_in_use(world: World, house: Houses, vendor: str) -> None:
+    hotel = at_the_desk(house, vendor)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(vendor))
+    lay_again(hotel, vendor, hers)
+    ask(second)
+    key = come_to_rest(second)
+    assert (key["state"], key["waitingFor"]) == ("pending", "desk")
+    assert CODE in [warning["code"] for warning in key["warnings"]]
+    assert "encode" in key["allowedActions"]
+    assert opened(hotel, hers) == [True, False]
+    assert first.key()["state"] == "active"
+    assert hotel.held("102") == []
+    fresh = written(second, hotel.lay(vendor))
+    assert [opened(hotel, hers), opened(hotel, fresh)] == [[True, False], [False, True]]
+    assert CODE not in [warning["code"] for warning in second.key()["warnings"]]
+
+
+def test_a_stand_alone_locks_card_in_use_is_not_written_either(world: World, house: Houses) -> None:
+    hotel = at_the_desk(house, "generic-wiegand", wired=False)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay("generic-wiegand"))
+    lay_again(hotel, "generic-wiegand", hers)
+    ask(second)
+    assert come_to_rest(second)["waitingFor"] == "desk"
+    assert opened(hotel, hers) == [True, False]
+    fresh = written(second, hotel.lay("generic-wiegand"))
+    assert [opened(hotel, hers), opened(hotel, fresh)] == [[True, False], [False, True]]
+
+
+@pytest.mark.parametrize("vendor", READING)
+def test_a_confirmed_card_is_written_and_its_guest_gets_another(world: World, house: Houses, vendor: str) -> None:
+    hotel = at_the_desk(house, vendor)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(vendor))
+    lay_again(hotel, vendor, hers)
+    ask(second)
+    assert come_to_rest(second)["waitingFor"] == "desk"
+    card = written(second, hers.value, confirmCardInUse=True)
+    assert opened(hotel, card) == [False, True]
+    world.settle()
+    lost = first.credential(hers.key_id)
+    assert (lost["state"], first.key()["waitingFor"]) == ("revoked", "desk")
+    assert "CARD_OVERWRITTEN" in [warning["code"] for warning in first.key()["warnings"]]
+
+
+def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "102": "salto", "103": "salto"}, policy=CARDS)
+    first, second, third = hotel.book(["101"]), hotel.book(["102"]), hotel.book(["103"])
+    hers = written(first, hotel.lay("salto"))
+    other = written(third, hotel.lay("salto"))
+    hotel.lay("salto", hers)
+    ask(second)
+    assert come_to_rest(second)["waitingFor"] == "desk"
+    hotel.lay("salto", other)
+    ask(second, confirmCardInUse=True)
+    assert come_to_rest(second)["waitingFor"] == "desk"
+    assert hotel.opens("103", other)
+    assert not hotel.opens("102", other)
+
+
+def test_the_console_tells_of_a_card_in_use_and_asks(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto", "102": "salto"}, policy=CARDS)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay("salto"))
+    hotel.lay("salto", hers)
+    ask(second)
+    key = come_to_rest(second)
+    browser = hotel.console()
+    address = f"/console/credentials/keycredential/{key['id']}/"
+    page = browser.get(f"{address}change/").content.decode()
+    assert CODE in page
+    assert "confirm_card_in_use" in page
+    assert key["id"] in browser.get("/console/credentials/keycredential/?waiting=desk").content.decode()
+    form = {"act_id": "5" * 32, "reason": "the first guest has lost it here", "confirm_card_in_use": "on"}
+    assert browser.post(f"{address}act/encode/", form).status_code == 302
+    assert come_to_rest(second)["state"] == "active"
+    assert opened(hotel, hers) == [False, True]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_guest_who_has_left_keeps_no_card_from_the_next(world: World, house: Houses, vendor: str) -> None:
+    hotel = at_the_desk(house, vendor)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(vendor))
+    first.check_out()
+    lay_again(hotel, vendor, hers)
+    card = written(second, hers.value)
+    assert opened(hotel, card) == [False, True]
+
+
+def test_a_card_number_of_another_guest_is_refused_before_anything_is_asked(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock"}, policy=CARDS)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = first.encode(cardNumber="3000000001")
+    assert hers is not None
+    calls, key = hotel.vendor_calls(), second.key()
+    body = {"cardNumber": "3000000001"}
+    answer = hotel.caller().post(f"/lock/v1/credentials/{key['id']}/encode", body)
+    assert (answer.status_code, answer.json()["code"]) == (409, f"MELMASTOON.LOCK.{CODE}")
+    world.settle()
+    assert (second.key()["state"], second.key()["waitingFor"]) == ("requested", "desk")
+    assert hotel.vendor_calls() == calls
+    assert opened(hotel, hers) == [True, False]
+    browser = hotel.console()
+    form = {"act_id": "6" * 32, "reason": "at the desk", "card_number": "3000000001"}
+    address = f"/console/credentials/keycredential/{key['id']}/act/encode/"
+    asked = browser.post(address, form)
+    assert asked.status_code == 409
+    assert "confirm_card_in_use" in asked.content.decode()
+    assert browser.post(address, form | {"confirm_card_in_use": "on"}).status_code == 302
+    world.settle()
+    assert hotel.opens("102", hers)
+    assert first.credential(hers.key_id)["state"] == "revoked"
