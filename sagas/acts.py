@@ -277,6 +277,8 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
         saga = card_in_use.told_to(tenant_id, key.id)
         if saga is None:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+        if confirmed and (owner := card_in_use.owner_on_its_way(saga)) is not None:
+            raise Refused(card_in_use.CODE, f"the key {owner.id} on the card is on its way; lay another card, or wait for it")
         card_in_use.go_on(key, saga, confirmed=confirmed)
         batch.touch(key)
         woken.append(saga.id)
@@ -286,9 +288,10 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
 
 
 def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: bool) -> None:
-    """Notes which card the key will be on. One number opens for one guest: whose it was gets another card."""
+    """Notes which card the key will be on. One number opens for one key: whose it was gets another card."""
     for other in card_in_use.with_number(key, number, batch.now):
-        if not confirmed or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first
+        is_meant = confirmed or card_in_use.is_of_stay(key, other)
+        if not is_meant or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first
             raise Refused(card_in_use.CODE, card_in_use.detail(other), {"cardNumber": "is another valid key's"})
         companions.reissue_overwritten(batch, key, other, PRIORITY_SECURITY, cause)
     issue_key.take_card(key, number)

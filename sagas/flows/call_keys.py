@@ -19,4 +19,9 @@ def call_key(key: KeyCredential, verb: Verb, rounds: int, version: int | None = 
 
 def issue_call_key(key: KeyCredential, rounds: int) -> str:
     """Returns the idempotency key under which a key is given at a door for the (rounds + 1)-th time; its mark lies there."""
-    return own_key("round", key.issue_key, str(rounds)) if rounds else key.issue_key
+    return round_key(key.issue_key, rounds)
+
+
+def round_key(issue_key: str, rounds: int) -> str:
+    """Returns the same of a key of which only the issue key is known."""
+    return own_key("round", issue_key, str(rounds)) if rounds else issue_key

@@ -4,7 +4,8 @@
 |---|---|
 | the key's own, of an earlier try or round | it is written over |
 | one that is over in our books, which the lock system could not be told | it is written over |
-| another live key, or one that is not ours | the saga stops and the key waits, until a person confirms that very key |
+| another key of the same stay that opens | it is written over; that key ends, and another one for it waits at the desk |
+| a live key of another stay, or one that is not ours | the key waits, until a person confirms that very key |
 
 One rule: what is on a card is lost only by the word of a person, and that word is for the key she was told of.
 """
@@ -15,14 +16,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import Q
 
 from credentials import notices
-from credentials.lifecycle import LIVE, TERMINAL, State
+from credentials.lifecycle import LIVE, TERMINAL, WAITING, State
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.targets import Verb
 from sagas.flows import issue_key, wake_sagas
-from sagas.flows.call_keys import issue_call_key
+from sagas.flows.call_keys import round_key
 from sagas.models import Saga, SagaStatus
 from sagas.steps import Call, StepContext, Work
 from vendors.port.errors import CardKey, LockError, Reason
@@ -30,6 +30,7 @@ from vendors.port.secrets import CardNumber
 from vendors.support.marks import mark_of, tag_of
 
 CODE: Final = notices.CARD_IN_USE
+WAITS_FOR_WORD: Final = "the card on the encoder carries another valid key"
 TOLD: Final = "cardInUse"
 """The saga's argument that names the key a person was told of: `name` at the vendor, `credential` if it is one of ours."""
 OVERWRITES: Final = "overwrites"
@@ -40,29 +41,43 @@ LOOK_BACK = timedelta(days=60)
 """How long after a key's end, as our books have it, a card may still carry it with another end."""
 
 
-def stops(key: KeyCredential, call: Call, error: LockError) -> bool:
-    """Says whether a card that was to be written for a new key carries another one."""
-    return error.reason is Reason.CARD_IN_USE and call.verb is Verb.ISSUE and key.state == State.PENDING
-
-
-def stop(context: StepContext, work: Work, key: KeyCredential, doors: list[CredentialDoor], error: LockError) -> None:
-    """Takes the answer: nothing was written, and nothing of the key is anywhere, since an adapter looks for its own first."""
+def take(
+    context: StepContext, work: Work, key: KeyCredential, call: Call, doors: list[CredentialDoor], error: LockError
+) -> bool:
+    """Takes the answer that a card which was to be written carries another key. False for any other answer, and for a key that
+    opens already: it is refused. Nothing was written, and nothing of the key is there: an adapter looks for its own first."""
+    if error.reason is not Reason.CARD_IN_USE or call.verb is not Verb.ISSUE:
+        return False
+    found = error.on_card or CardKey("")
+    owner = owner_of(key.tenant_id, key.property_id, found, context.now)
+    over: list[str] = list(work.args.get(OVERWRITES, ()))
+    if owner is not None and _needs_no_word(key, owner) and found.name not in over and len(over) < AT_ONCE:
+        work.args = {**work.args, OVERWRITES: [*over, found.name]}
+    elif key.state == State.PENDING:
+        work.args = {**work.args, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
+        key.waiting_for = issue_key.DESK
+        notices.clear(key, CODE)
+        notices.warn(key, CODE, detail(owner))
+    else:
+        return False
     for door in doors:
         door.verb, door.due_at, door.resume_token_sealed = "", None, None
         door.attempts = max(0, door.attempts - 1)
         door.rounds += 1  # what was refused is not asked again under its own name
         context.batch.touch_door(door)
-    found = error.on_card or CardKey("")
-    owner = owner_of(key.tenant_id, key.property_id, found, context.now)
-    over: list[str] = list(work.args.get(OVERWRITES, ()))
-    is_nobodys = owner is not None and (owner.id == key.id or owner.state in TERMINAL)
-    if is_nobodys and found.name not in over and len(over) < AT_ONCE:
-        work.args = {**work.args, OVERWRITES: [*over, found.name]}
-        return
-    work.args = {**work.args, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
-    key.waiting_for = issue_key.DESK
-    notices.clear(key, CODE)
-    notices.warn(key, CODE, detail(owner))
+    return True
+
+
+def _needs_no_word(key: KeyCredential, owner: KeyCredential) -> bool:
+    """Says whether nobody is asked before the owner's card becomes this key's: it is no live key of another stay."""
+    if owner.id == key.id or owner.state in TERMINAL:
+        return True
+    return is_of_stay(key, owner) and owner.state not in WAITING
+
+
+def is_of_stay(key: KeyCredential, other: KeyCredential) -> bool:
+    """Says whether both are keys of one stay."""
+    return key.reservation_id is not None and key.reservation_id == other.reservation_id
 
 
 def has_stopped(key: KeyCredential) -> bool:
@@ -76,10 +91,11 @@ def told_to(tenant_id: str, credential_id: str) -> Saga | None:
     return rows.filter(**{f"args__{TOLD}__isnull": False}).order_by("-position").first()
 
 
-def owner_told(saga: Saga) -> str:
-    """Returns which of our keys was on the card; empty for one that is not ours."""
+def owner_on_its_way(saga: Saga) -> KeyCredential | None:
+    """Returns the key on the card that was told of while nobody knows yet what becomes of it: it cannot be ended properly."""
     told: dict[str, Any] = saga.args.get(TOLD, {})
-    return str(told.get("credential", ""))
+    rows = KeyCredential.objects.filter(tenant_id=saga.tenant_id, id=told.get("credential", ""))
+    return rows.filter(state__in=sorted(WAITING)).first()
 
 
 def go_on(key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
@@ -97,19 +113,26 @@ def go_on(key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
 
 def owner_of(tenant_id: str, property_id: str, found: CardKey, now: datetime) -> KeyCredential | None:
     """Returns the key of the property that a card carries, read without a lock; None for one that is not ours."""
-    rows = KeyCredential.objects.filter(tenant_id=tenant_id, property_id=property_id, kind__in=sorted(notices.ON_CARDS))
-    rows = rows.filter(Q(state__in=sorted(LIVE)) | Q(valid_until__gt=now - LOOK_BACK)).order_by("id")
+    owner_id = _owner_id(tenant_id, property_id, found, now)
+    return KeyCredential.objects.get(tenant_id=tenant_id, id=owner_id) if owner_id else None
+
+
+def _owner_id(tenant_id: str, property_id: str, found: CardKey, now: datetime) -> str:
+    if found.tag is None and found.nonce is None:
+        return ""
+    rows = KeyCredential.objects.filter(
+        tenant_id=tenant_id, property_id=property_id, valid_until__gt=now - LOOK_BACK, kind__in=sorted(notices.ON_CARDS)
+    )
+    keys = rows.values_list("id", "issue_key")
     if found.tag is not None:
-        return next((row for row in rows.iterator() if tag_of(row.id) == found.tag), None)
-    if found.nonce is None:
-        return None
-    doors = CredentialDoor.objects.filter(tenant_id=tenant_id, credential__property_id=property_id, rounds__gt=0)
-    rounds = dict(doors.order_by("rounds").values_list("credential_id", "rounds"))
-    return next((row for row in rows.iterator() if found.nonce in _marks(row, rounds.get(row.id, 0))), None)
+        return next((key_id for key_id, _ in keys if tag_of(key_id) == found.tag), "")
+    given_anew = CredentialDoor.objects.filter(tenant_id=tenant_id, credential__in=rows, rounds__gt=0)
+    rounds = dict(given_anew.order_by("rounds").values_list("credential_id", "rounds"))
+    return next((key_id for key_id, name in keys if found.nonce in _marks(name, rounds.get(key_id, 0))), "")
 
 
-def _marks(key: KeyCredential, rounds: int) -> set[str]:
-    return {mark_of(issue_call_key(key, number)) for number in range(rounds + 1)}
+def _marks(issue_key_text: str, rounds: int) -> set[str]:
+    return {mark_of(round_key(issue_key_text, number)) for number in range(rounds + 1)}
 
 
 def with_number(key: KeyCredential, number: CardNumber, now: datetime) -> list[KeyCredential]:
@@ -134,4 +157,4 @@ def detail(owner: KeyCredential | None) -> str:
     """Says what lies on the card. No guest's name: the text stands in bodies and records."""
     if owner is None:
         return "the card still holds a valid key that is not of this house's books; lay another card, or confirm"
-    return f"the card still holds the valid key {owner.id} of another guest; lay another card, or confirm"
+    return f"the card still holds the valid key {owner.id}; lay another card, or confirm"

@@ -138,7 +138,7 @@ def _is_left_to_desk(context: StepContext, work: Work, key: KeyCredential) -> bo
     if not card_in_use.has_stopped(key):
         return False
     if card_in_use.TOLD in work.args:
-        _park(work, card_in_use.CODE, "the card on the encoder carries another valid key")
+        _park(work, card_in_use.CODE, card_in_use.WAITS_FOR_WORD)
     else:
         _wait(context, work, WAIT_PERSON_S)
     return True

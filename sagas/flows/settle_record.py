@@ -194,8 +194,7 @@ def _take_refusal(
     drawn = int(work.args.get("draws", 0)) - (
         work.args.get("drawStep") == work.step
     )  # one answer, one draw, whatever its doors
-    if card_in_use.stops(key, call, error):
-        card_in_use.stop(context, work, key, doors, error)
+    if card_in_use.take(context, work, key, call, doors, error):
         return
     digits_refused = error.reason is Reason.PIN_REFUSED and call.verb is Verb.ISSUE
     if digits_refused and given_again.looks_for_its_own(context, work, key, doors):
@@ -250,7 +249,7 @@ def _advance(context: StepContext, work: Work, key: KeyCredential, error: LockEr
     wanting = [(door, verb) for door in doors if (verb := next_verb(key, door))]
     open_doors = [door for door, verb in wanting if not is_spent(key, door, verb)]
     if card_in_use.has_stopped(key):
-        work.status = SagaStatus.DEAD.value
+        work.status, work.error_code, work.error_detail = SagaStatus.DEAD.value, card_in_use.CODE, card_in_use.WAITS_FOR_WORD
     elif not wanting:
         _tell_settled(context, work, key)
         work.status = SagaStatus.DONE.value

@@ -192,7 +192,9 @@ def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
     batch.flush()  # one live key per intended key: the old one is over first
     told = ((notices.CARD_KILLED, "the earlier card died when a lost one of the stay was replaced"),)
     if work.args.get("why") == companions.OVERWRITTEN:
-        told = ((notices.CARD_OVERWRITTEN, "the earlier card was written over for another guest, as was confirmed"),)
+        is_own = str(work.args["by"]) in batch.keys
+        why = "another key of the stay" if is_own else "another guest, as was confirmed"
+        told = ((notices.CARD_OVERWRITTEN, f"the earlier card was written over for {why}"),)
     issue_as = own_key("killed-again", key.id)
     kinds = (CredentialKind(key.kind),)
     request = _request(key, key.installation_id, kinds, Intent.ADDITIONAL, issue_as, work, told)

@@ -12,41 +12,50 @@ from tests.support.stage import Artifact, House, Stay, World
 
 Houses = Callable[..., House]
 CARDS = {"kinds": ["rfid_card"], "default_areas": []}
-READING = ["salto", "assa-abloy", "generic-wiegand"]
-"""Lock systems whose encoder reads what lies on it."""
+VENDORS = {
+    "salto": "salto", "salto by pms": "salto", "assa-abloy": "assa-abloy", "generic-wiegand": "generic-wiegand",
+    "generic lock without a line": "generic-wiegand",
+}  # fmt: skip
+"""Lock systems whose encoder reads what lies on it, and whose they are."""
+READING = pytest.mark.parametrize("system", list(VENDORS))
 WAIT_S = 60.0
 CODE = "CARD_IN_USE"
 
 
-def at_the_desk(house: Houses, vendor: str, *, wired: bool = True) -> House:
+def at_the_desk(house: Houses, system: str) -> House:
     """Put up two rooms with a desk that writes the card a person lays down."""
-    hotel = house({"101": vendor, "102": vendor}, policy=CARDS, stand_alone=() if wired else ("101", "102"))
+    vendor = VENDORS[system]
+    alone = ("101", "102") if system == "generic lock without a line" else ()
+    hotel = house({"101": vendor, "102": vendor}, policy=CARDS, stand_alone=alone)
+    if system == "salto by pms":
+        hotel.speak_pms()
     if vendor == "generic-wiegand":
         hotel.seat_desk(vendor)
     return hotel
 
 
-def lay_again(hotel: House, vendor: str, card: Artifact) -> None:
+def lay_again(hotel: House, system: str, card: Artifact) -> None:
     """Lay a card that a guest has, long after it was written: a desk that still knows it would wait for it to be taken away."""
-    hotel.lay(vendor, card)
-    if vendor == "generic-wiegand":
+    hotel.lay(VENDORS[system], card)
+    if VENDORS[system] == "generic-wiegand":
         hotel.close()
-        hotel.seat_desk(vendor)
+        hotel.seat_desk(VENDORS[system])
 
 
-def ask(stay: Stay, **body: Any) -> None:
-    """Press *encode* for the stay's key that waits for the desk."""
+def ask(stay: Stay, **body: Any) -> str:
+    """Press *encode* for the stay's key that waits for the desk. Returns its id."""
     waiting = next(key for key in stay.keys() if key["waitingFor"] == "desk")  # noqa: SIM118 - asks the API
     answer = stay.house.caller().post(f"/lock/v1/credentials/{waiting['id']}/encode", body)
     assert answer.status_code in (200, 202), answer.content
+    return str(waiting["id"])
 
 
-def come_to_rest(stay: Stay) -> dict[str, Any]:
-    """Work until the stay's newest key is active or waits for the desk, also where a desk in the house does the work."""
+def come_to_rest(stay: Stay, key_id: str) -> dict[str, Any]:
+    """Work until a key is active or waits for the desk, also where a desk in the house does the work."""
     ends = time.monotonic() + WAIT_S
     while True:
         stay.house.world.settle()
-        key = stay.key()
+        key = stay.credential(key_id)
         if key["state"] not in ("requested", "pending") or key["waitingFor"]:
             return key
         assert time.monotonic() < ends, f"the key comes to no rest: {key}"
@@ -55,61 +64,84 @@ def come_to_rest(stay: Stay) -> dict[str, Any]:
 
 def written(stay: Stay, number: str, **body: Any) -> Artifact:
     """Have the stay's key written on the card that lies there, and hand it over."""
-    ask(stay, **body)
-    key = come_to_rest(stay)
+    key = come_to_rest(stay, ask(stay, **body))
     assert key["state"] == "active", key
     return Artifact("rfid_card", number, key["id"])
+
+
+def codes(key: dict[str, Any]) -> list[str]:
+    return [warning["code"] for warning in key["warnings"]]
 
 
 def opened(hotel: House, card: Artifact) -> list[bool]:
     return [hotel.opens(door, card) for door in ("101", "102")]
 
 
-@pytest.mark.parametrize("vendor", READING)
-def test_the_next_key_is_not_written_on_a_card_in_use(world: World, house: Houses, vendor: str) -> None:
-    hotel = at_the_desk(house, vendor)
+@READING
+def test_the_next_key_is_not_written_on_a_card_in_use(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
     first, second = hotel.book(["101"]), hotel.book(["102"])
-    hers = written(first, hotel.lay(vendor))
-    lay_again(hotel, vendor, hers)
-    ask(second)
-    key = come_to_rest(second)
+    hers = written(first, hotel.lay(VENDORS[system]))
+    lay_again(hotel, system, hers)
+    key = come_to_rest(second, ask(second))
     assert (key["state"], key["waitingFor"]) == ("pending", "desk")
-    assert CODE in [warning["code"] for warning in key["warnings"]]
+    assert CODE in codes(key)
     assert "encode" in key["allowedActions"]
     assert opened(hotel, hers) == [True, False]
     assert first.key()["state"] == "active"
     assert hotel.held("102") == []
-    fresh = written(second, hotel.lay(vendor))
+    fresh = written(second, hotel.lay(VENDORS[system]))
     assert [opened(hotel, hers), opened(hotel, fresh)] == [[True, False], [False, True]]
-    assert CODE not in [warning["code"] for warning in second.key()["warnings"]]
+    assert CODE not in codes(second.key())
 
 
-def test_a_stand_alone_locks_card_in_use_is_not_written_either(world: World, house: Houses) -> None:
-    hotel = at_the_desk(house, "generic-wiegand", wired=False)
+@READING
+def test_a_confirmed_card_is_written_and_its_guest_gets_another(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
     first, second = hotel.book(["101"]), hotel.book(["102"])
-    hers = written(first, hotel.lay("generic-wiegand"))
-    lay_again(hotel, "generic-wiegand", hers)
-    ask(second)
-    assert come_to_rest(second)["waitingFor"] == "desk"
-    assert opened(hotel, hers) == [True, False]
-    fresh = written(second, hotel.lay("generic-wiegand"))
-    assert [opened(hotel, hers), opened(hotel, fresh)] == [[True, False], [False, True]]
-
-
-@pytest.mark.parametrize("vendor", READING)
-def test_a_confirmed_card_is_written_and_its_guest_gets_another(world: World, house: Houses, vendor: str) -> None:
-    hotel = at_the_desk(house, vendor)
-    first, second = hotel.book(["101"]), hotel.book(["102"])
-    hers = written(first, hotel.lay(vendor))
-    lay_again(hotel, vendor, hers)
-    ask(second)
-    assert come_to_rest(second)["waitingFor"] == "desk"
+    hers = written(first, hotel.lay(VENDORS[system]))
+    lay_again(hotel, system, hers)
+    assert come_to_rest(second, ask(second))["waitingFor"] == "desk"
     card = written(second, hers.value, confirmCardInUse=True)
     assert opened(hotel, card) == [False, True]
     world.settle()
     lost = first.credential(hers.key_id)
     assert (lost["state"], first.key()["waitingFor"]) == ("revoked", "desk")
-    assert "CARD_OVERWRITTEN" in [warning["code"] for warning in first.key()["warnings"]]
+    assert "CARD_OVERWRITTEN" in codes(first.key())
+
+
+@READING
+def test_a_card_of_the_same_stay_is_written_without_asking(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
+    stay = hotel.book(["101"])
+    hers = written(stay, hotel.lay(VENDORS[system]))
+    companion = {"reservationId": stay.id, "preferredKinds": ["rfid_card"]}
+    assert hotel.caller().post("/lock/v1/credentials", companion).status_code in (201, 202)
+    world.settle()
+    lay_again(hotel, system, hers)
+    card = written(stay, hers.value)
+    world.settle()
+    assert opened(hotel, card) == [True, False]
+    other = stay.key()
+    assert (stay.credential(hers.key_id)["state"], other["waitingFor"]) == ("revoked", "desk")
+    assert "CARD_OVERWRITTEN" in codes(other)
+    second = written(stay, hotel.lay(VENDORS[system]))
+    assert [opened(hotel, one) for one in (card, second)] == [[True, False], [True, False]]
+
+
+@READING
+def test_a_guests_own_old_card_is_written_for_her_new_key(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
+    stay = hotel.book(["101"])
+    hers = written(stay, hotel.lay(VENDORS[system]))
+    answer = hotel.caller("front_desk_supervisor").post(f"/lock/v1/credentials/{hers.key_id}/replace", {})
+    assert answer.status_code in (200, 201, 202), answer.content
+    world.settle()
+    lay_again(hotel, system, hers)
+    card = written(stay, hers.value)
+    assert card.key_id != hers.key_id
+    assert opened(hotel, card) == [True, False]
+    assert CODE not in codes(stay.credential(card.key_id))
 
 
 def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Houses) -> None:
@@ -118,13 +150,27 @@ def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Hou
     hers = written(first, hotel.lay("salto"))
     other = written(third, hotel.lay("salto"))
     hotel.lay("salto", hers)
-    ask(second)
-    assert come_to_rest(second)["waitingFor"] == "desk"
+    assert come_to_rest(second, ask(second))["waitingFor"] == "desk"
     hotel.lay("salto", other)
-    ask(second, confirmCardInUse=True)
-    assert come_to_rest(second)["waitingFor"] == "desk"
+    assert come_to_rest(second, ask(second, confirmCardInUse=True))["waitingFor"] == "desk"
     assert hotel.opens("103", other)
     assert not hotel.opens("102", other)
+
+
+def test_the_operation_says_that_the_card_is_in_use(world: World, house: Houses) -> None:
+    hotel = at_the_desk(house, "salto")
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hotel.lay("salto", written(first, hotel.lay("salto")))
+    key_id, caller = second.key()["id"], hotel.caller()
+    answer = caller.post(f"/lock/v1/credentials/{key_id}/encode", {})
+    come_to_rest(second, key_id)
+    operation = caller.get(answer.headers["Location"]).json()
+    assert (operation["status"], operation["errorCode"]) == ("failed", CODE)
+    hotel.lay("salto")
+    answer = caller.post(f"/lock/v1/credentials/{key_id}/encode", {})
+    come_to_rest(second, key_id)
+    operation = caller.get(answer.headers["Location"]).json()
+    assert (operation["status"], operation["errorCode"]) == ("succeeded", None)
 
 
 def test_the_console_tells_of_a_card_in_use_and_asks(world: World, house: Houses) -> None:
@@ -132,8 +178,7 @@ def test_the_console_tells_of_a_card_in_use_and_asks(world: World, house: Houses
     first, second = hotel.book(["101"]), hotel.book(["102"])
     hers = written(first, hotel.lay("salto"))
     hotel.lay("salto", hers)
-    ask(second)
-    key = come_to_rest(second)
+    key = come_to_rest(second, ask(second))
     browser = hotel.console()
     address = f"/console/credentials/keycredential/{key['id']}/"
     page = browser.get(f"{address}change/").content.decode()
@@ -142,17 +187,17 @@ def test_the_console_tells_of_a_card_in_use_and_asks(world: World, house: Houses
     assert key["id"] in browser.get("/console/credentials/keycredential/?waiting=desk").content.decode()
     form = {"act_id": "5" * 32, "reason": "the first guest has lost it here", "confirm_card_in_use": "on"}
     assert browser.post(f"{address}act/encode/", form).status_code == 302
-    assert come_to_rest(second)["state"] == "active"
+    assert come_to_rest(second, key["id"])["state"] == "active"
     assert opened(hotel, hers) == [False, True]
 
 
-@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
-def test_a_guest_who_has_left_keeps_no_card_from_the_next(world: World, house: Houses, vendor: str) -> None:
-    hotel = at_the_desk(house, vendor)
+@pytest.mark.parametrize("system", ["salto", "salto by pms", "assa-abloy"])
+def test_a_guest_who_has_left_keeps_no_card_from_the_next(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
     first, second = hotel.book(["101"]), hotel.book(["102"])
-    hers = written(first, hotel.lay(vendor))
+    hers = written(first, hotel.lay(VENDORS[system]))
     first.check_out()
-    lay_again(hotel, vendor, hers)
+    lay_again(hotel, system, hers)
     card = written(second, hers.value)
     assert opened(hotel, card) == [False, True]
 

@@ -20,7 +20,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from credentials import pin_slots
-from credentials.models import Reservation
+from credentials.models import KeyCredential, Reservation
 from credentials.services import KeyBatch
 from devices import (
     break_glass,
@@ -48,7 +48,7 @@ from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import LocalDirectory
 from sagas import acts, claims, figures, housekeeping
 from sagas.bus.redis_streams import RedisStreamsBus
-from sagas.flows import follow_stays, read_log, room_move, shared_rooms, take_webhook
+from sagas.flows import card_in_use, follow_stays, read_log, room_move, shared_rooms, take_webhook
 from sagas.models import DeadLetter, ReconcileRun, Violation
 from sagas.publisher import Publisher, ensure_shards
 from sagas.reconcile import ledger, owners, run, turns, vanishing
@@ -62,7 +62,10 @@ from tests.support.mock_locks import MockLocks
 from tests.support.plans import Plan, Scan, watched
 from tests.support.stage.callers import api_caller, console_user
 from tests.support.timed_sources import bare_clocks, timed_places
+from vendors.port.errors import CardKey
 from vendors.port.ids import new_id
+from vendors.port.secrets import CardNumber
+from vendors.support.marks import mark_of, tag_of
 
 SIZE = Size(tenants=6, rooms=10, past=455, waiting=120)
 BIG = 1_000
@@ -99,7 +102,6 @@ COUNTS: dict[str, str] = {
 BY_HAND: dict[str, str] = {
     "lockservice/management/commands/up.py": "reads the heartbeats, a row for each process",
     "lockservice/replay/": "a replay's own questions, on a database that it fills itself",
-    "sagas/flows/card_in_use.py": "reads the house's card keys of two months, once for a card that is in use",
     "sagas/management/commands/publish_outbox.py": "sends a span of events again, at a person's word",
 }
 """Places that are not run here."""
@@ -384,6 +386,19 @@ def _console(ground: Ground) -> None:
     access._id_before(login, house.tenant_id)
 
 
+def _card_in_use(ground: Ground) -> None:
+    house, key_id = ground.house, list(ground.house.keys.values())[9]
+    ground.plant("UPDATE credentials_keycredential SET kind = 'rfid_card' WHERE id = %s", key_id)
+    with tenant(house.tenant_id):
+        key = KeyCredential.objects.get(tenant_id=house.tenant_id, id=key_id)
+        by_tag, by_mark = (CardKey("name", tag=tag_of(key_id)), CardKey("name", nonce=mark_of(key.issue_key)))
+        owners_found = [
+            card_in_use.owner_of(house.tenant_id, house.property_id, found, clock.now()) for found in (by_tag, by_mark)
+        ]
+        assert owners_found == [key, key]
+        assert card_in_use.with_number(key, CardNumber("17"), clock.now()) == []
+
+
 def _watch(ground: Ground) -> None:
     key_id = list(ground.house.keys.values())[8]
     ground.plant("UPDATE credentials_credentialdoor SET carried_until = now() WHERE credential_id = %s", key_id)
@@ -395,7 +410,7 @@ def _watch(ground: Ground) -> None:
 
 WORK: tuple[Callable[[Ground], None], ...] = (
     _sagas, _moves, _ended_windows, _tidy, _pushes, _logs, _polls, _comparison, _metrics, _events, _breaker, _secrets, _desk,
-    _watch,
+    _card_in_use, _watch,
 )  # fmt: skip
 ASKED: tuple[Callable[[Ground], None], ...] = (_callers, _console)
 """What people ask for. A list of all there is may read all there is, but not to find what is due."""

@@ -25,8 +25,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from credentials.models import KeyCredential
-from devices import health_poll
-from devices.models import LockDevice
+from devices import adapters, health_poll
+from devices.models import LockDevice, VendorInstallation
 from lockservice.console.models import StaffAct
 from lockservice.core.idempotency import IdempotencyRecord
 from lockservice.core.places import Property
@@ -224,6 +224,15 @@ class House:
             return str(port.post("/place", {"house": self.code, "encoder": "desk-1", "serial": number})["lying"])
         port.post("/encoder", {"house": self.code, "automatic": False})
         return str(port.post("/place", {"house": self.code, "card": number})["uid"])
+
+    def speak_pms(self) -> None:
+        """Let the service ask this house's SALTO server by its PMS protocol from now on."""
+        seeded = ControlPort(self.world.simulator("salto").control).post("/seed", {"property": self.code, "pms": True})
+        with tenant(self.tenant_id):
+            row = VendorInstallation.objects.get(tenant_id=self.tenant_id, id=self.installations["salto"])
+        settings, secrets = adapters.open_installation(row)
+        by_pms = {"transport": "pms", "pms_address": seeded["pms"], "time_zone": self.zone, "encoder_timeout_s": 2.0}
+        adapters.seal_installation(row, {**settings, **by_pms}, dict(secrets))
 
     def seat_desk(self, vendor: str = "generic-wiegand") -> None:
         """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""

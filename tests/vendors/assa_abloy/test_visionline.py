@@ -108,10 +108,17 @@ def test_a_resumed_key_never_joins_the_next_guests_stay(new_house: NewHouse) -> 
 # --- encoders
 
 
-def test_the_encoder_waits_until_a_card_is_laid(site: VisionlineSite) -> None:
-    port = with_settings(site, encoder="desk-2", encode_timeout_s=5.0)
-    place = {"house": site.house, "encoder": "desk-2", "serial": "4242"}
-    person = threading.Timer(0.2, lambda: site.simulator.post("/place", place))
+def test_the_encoder_waits_until_a_card_is_laid(new_house: NewHouse) -> None:
+    site = new_house(VisionlineSite, cardWaitMs=60_000)
+    port = with_settings(site, encoder="desk-2", encode_timeout_s=60.0)
+    before = site.request_count()
+
+    def lay_once_asked() -> None:
+        while site.request_count() == before:
+            threading.Event().wait(0.01)
+        site.simulator.post("/place", {"house": site.house, "encoder": "desk-2", "serial": "4242"})
+
+    person = threading.Thread(target=lay_once_asked)
     person.start()
     result = port.issue_credential(request_for(site, CARD, site.doors[:1]))
     person.join()
