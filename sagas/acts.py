@@ -279,8 +279,7 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
         if confirmed and (owner := card_in_use.owner_on_its_way(saga)) is not None:
             raise Refused(card_in_use.CODE, f"the key {owner.id} on the card is on its way; lay another card, or wait for it")
-        card_in_use.go_on(key, saga, confirmed=confirmed)
-        batch.touch(key)
+        card_in_use.go_on(batch, key, saga, confirmed=confirmed)
         woken.append(saga.id)
 
     done = _carry_out(tenant_id, credential_id, "encode", actor, do)

@@ -20,6 +20,7 @@ from django.db import connection
 from credentials import notices
 from credentials.lifecycle import LIVE, TERMINAL, WAITING, State
 from credentials.models import CredentialDoor, KeyCredential
+from credentials.services import KeyBatch
 from credentials.targets import Verb
 from sagas.flows import issue_key, wake_sagas
 from sagas.flows.call_keys import round_key
@@ -98,15 +99,21 @@ def owner_on_its_way(saga: Saga) -> KeyCredential | None:
     return rows.filter(state__in=sorted(WAITING)).first()
 
 
-def go_on(key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
-    """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed. The key is locked
-    and saved by the caller."""
+def go_on(batch: KeyBatch, key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
+    """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed. Doors that the
+    key has gained since are on the same card."""
+    doors = [door for door in batch.doors_at(key) if not door.dropped]
+    rounds = max((door.rounds for door in doors), default=0)
+    for door in doors:
+        door.rounds = rounds  # one card is one call
+        batch.touch_door(door)
     told = saga.args.get(TOLD, {})
     args = {name: value for name, value in saga.args.items() if name != TOLD}
     if confirmed:
         args[OVERWRITES] = [*args.get(OVERWRITES, ()), told.get("name", "")]
     key.waiting_for = ""
     notices.clear(key, CODE)
+    batch.touch(key)
     Saga.objects.filter(tenant_id=saga.tenant_id, id=saga.id).update(args=args, error_code="", error_detail="")
     wake_sagas.wake(Saga.objects.filter(tenant_id=saga.tenant_id, id=saga.id))
 

@@ -157,6 +157,21 @@ def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Hou
     assert not hotel.opens("102", other)
 
 
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
+def test_rooms_gained_while_the_card_is_in_use_are_on_the_card(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor, "102": vendor, "103": vendor}, policy=CARDS)
+    if vendor == "generic-wiegand":
+        hotel.seat_desk(vendor)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(vendor))
+    lay_again(hotel, vendor, hers)
+    assert come_to_rest(second, ask(second))["waitingFor"] == "desk"
+    second.change(rooms=["102", "103"])
+    card = written(second, hotel.lay(vendor))
+    assert [hotel.opens(door, card) for door in ("101", "102", "103")] == [False, True, True]
+    assert [opened(hotel, hers), codes(second.key())] == [[True, False], []]
+
+
 def test_the_operation_says_that_the_card_is_in_use(world: World, house: Houses) -> None:
     hotel = at_the_desk(house, "salto")
     first, second = hotel.book(["101"]), hotel.book(["102"])

@@ -56,14 +56,15 @@ class PmsClient:
 
     def ask(self, call: PmsCall, fields: Sequence[str], *, with_card: bool = False) -> Frame:
         """Sends one command on a connection of its own. Raises as PmsTalk.ask."""
-        with self.talk(call) as talk:
+        with self.talk(call, None if with_card else QUICK_ANSWER_S) as talk:
             return talk.ask(fields, with_card=with_card)
 
     @contextmanager
-    def talk(self, call: PmsCall) -> Iterator[PmsTalk]:
-        """Holds the server's one connection for several commands. Raises a LockError when another holds it for too long."""
+    def talk(self, call: PmsCall, patience_s: float | None = None) -> Iterator[PmsTalk]:
+        """Holds the server's one connection for several commands. Raises a LockError when another holds it for `patience_s`,
+        or, where that is not told, for longer than a person at the encoder takes."""
         queue = _queues[(self._settings.pms_host, self._settings.pms_port)]
-        patience_s = min(self._settings.encoder_timeout_s + HUMAN_MARGIN_S, call.deadline.left_s)
+        patience_s = min(patience_s or self._settings.encoder_timeout_s + HUMAN_MARGIN_S, call.deadline.left_s)
         if patience_s < MIN_ASK_S:
             raise no_time_left()
         if not queue.acquire(timeout=patience_s):
