@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import urllib3
@@ -35,6 +35,7 @@ from vendors.port.ids import new_id
 
 ALL = ("saga_steps", "relay", "event_checks", "issue_end_to_end", "revoke_idle", "revoke_behind_10000", "vendor_isolation")
 VENDOR_MS = 50
+STAY = timedelta(days=3)
 STEP_SAGAS = 1500
 RELAY_ROWS = 20_000
 EVENT_CHECKS = 5_000
@@ -138,7 +139,7 @@ class Bench:
         workers.go()
         workers.answers()
         check_all_active(hotel, REVOKES)
-        queue_bookings(hotel, queued)
+        queue_bookings(hotel, queued, after=1)
         base = raw.revoke_path(self._local, self._database, self._url, f"{control}/health")
         workers = Workers("consume", "sagas", "sagas", "publish")
         workers.go()
@@ -259,8 +260,7 @@ def ttlock_hotel(rooms: int, gateways: int) -> Hotel:
 def booking_message(hotel: Hotel, number: int) -> BusMessage:
     """Returns one confirmation for the bus."""
     stay = new_id("rsv")
-    room = list(hotel.rooms)[number % len(hotel.rooms)]
-    return message(hotel, "booking.confirmed", stay, hotel.booking(stay, 1, [room]))
+    return message(hotel, "booking.confirmed", stay, _booking(hotel, stay, number, list(hotel.rooms)))
 
 
 def message(hotel: Hotel, subject: str, key: str, data: dict[str, Any]) -> BusMessage:
@@ -268,16 +268,23 @@ def message(hotel: Hotel, subject: str, key: str, data: dict[str, Any]) -> BusMe
     return BusMessage(spec(full_subject(subject)).topic or "", key, hotel.event(subject, data), {})
 
 
-def queue_bookings(hotel: Hotel, count: int, rooms: list[str] | None = None) -> list[str]:
-    """Takes bookings in without running their sagas; returns the reservations."""
+def queue_bookings(hotel: Hotel, count: int, rooms: list[str] | None = None, *, after: int = 0) -> list[str]:
+    """Takes bookings in without running their sagas; returns the reservations. Each room was given away `after` times before."""
     labels = rooms or list(hotel.rooms)
     stays = [new_id("rsv") for _ in range(count)]
     bodies = [
-        hotel.event("booking.confirmed", hotel.booking(stay, 1, [labels[n % len(labels)]])) for n, stay in enumerate(stays)
+        hotel.event("booking.confirmed", _booking(hotel, stay, n + after * len(labels), labels)) for n, stay in enumerate(stays)
     ]
     for first in range(0, count, 50):
         dispatch_together([envelope.decode(body) for body in bodies[first : first + 50]])
     return stays
+
+
+def _booking(hotel: Hotel, stay: str, number: int, rooms: list[str]) -> dict[str, Any]:
+    """Returns the n-th booking over rooms: in one room a stay follows the other, as in a house that is not overbooked."""
+    before, place = divmod(number, len(rooms))
+    start = hotel.opened_at + before * STAY
+    return hotel.booking(stay, 1, [rooms[place]], start=start, end=start + STAY)
 
 
 def check_all_active(hotel: Hotel, count: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 
 from credentials.models import KeyCredential
 from lockservice.core.tenancy import queues, tenant
@@ -24,19 +25,28 @@ from tests.support.mock_locks import MockLocks
 from vendors.port.ids import new_id
 
 CONFIRMED = spec(full_subject("booking.confirmed")).topic or ""
+STAY = timedelta(days=3)
 
 
 class Producer:
-    """The reservation service: `count` bookings over the hotels, `per_second` of them a second, from a thread of its own."""
+    """The reservation service: `count` bookings over the hotels, `per_second` of them a second, from a thread of its own.
 
-    def __init__(self, bus: EventBus, hotels: Sequence[Hotel], count: int, per_second: float = 1000.0) -> None:
+    `after` bookings were made by others before: no two of all these are in a room at one time.
+    """
+
+    def __init__(
+        self, bus: EventBus, hotels: Sequence[Hotel], count: int, per_second: float = 1000.0, *, after: int = 0
+    ) -> None:
         self._bus = bus
         self._pause_s = 1 / per_second
         self.record: list[BusMessage] = []
-        for number in range(count):
+        for number in range(after, after + count):
             hotel, stay = hotels[number % len(hotels)], new_id("rsv")
-            room = sorted(hotel.rooms)[number // len(hotels) % len(hotel.rooms)]
-            body = hotel.event("booking.confirmed", hotel.booking(stay, 1, [room]))
+            before, place = divmod(number // len(hotels), len(hotel.rooms))
+            start = hotel.opened_at + before * STAY
+            body = hotel.event(
+                "booking.confirmed", hotel.booking(stay, 1, [sorted(hotel.rooms)[place]], start=start, end=start + STAY)
+            )
             self.record.append(BusMessage(CONFIRMED, stay, body))
         bus.subscribe(topics_by_urgency(), SERVICE_GROUP)
         self._thread = threading.Thread(target=self.send, daemon=True)

@@ -116,7 +116,7 @@ def test_runner_consumer_and_relay_stopped_inside_a_transaction_and_in_a_vendors
         def beside() -> Iterator[None]:
             """Ten more bookings; processes that take over what the stopped ones had."""
             nonlocal booked
-            Producer(bus, hotels, 10).send()
+            Producer(bus, hotels, 10, after=booked).send()
             booked += 10
             yield
             others = [estate.runner("other-runner"), estate.consumer("other-consumer"), estate.publisher("other-publisher")]
