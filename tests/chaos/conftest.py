@@ -53,5 +53,5 @@ def mock_hotel(locks: MockLocks, query: str = "", rooms: int = 3, **options: Any
     return build_hotel(vendor="mock", settings={"url": url}, rooms={label: new_id("lck") for label in labels}, **options)
 
 
-def mock_doors(locks: MockLocks) -> MockDoors:
-    return MockDoors(locks.ask)
+def mock_doors(locks: MockLocks, hotel: Hotel) -> MockDoors:
+    return MockDoors(locks.ask, hotel.doors.values())

@@ -126,4 +126,4 @@ def nothing_lost_or_doubled(hotels: Sequence[Hotel], locks: MockLocks, keys: int
     created = {row["device"]: row["created"] for row in locks.ask("/dump")["doors"]}
     assert sum(created.get(door, 0) for hotel in hotels for door in hotel.doors.values()) == keys
     for hotel in hotels:
-        check(hotel, mock_doors(locks))
+        check(hotel, mock_doors(locks, hotel))

@@ -71,4 +71,4 @@ def test_a_claim_whose_commit_was_cut_off_does_not_wait_for_an_idle_lane(
     called = [call["doors"][0] for call in locks.calls(*hotel.doors.values())]
     assert called.index(door) == 0  # first come, first served: not after the eleven others
     assert sorted(called) == sorted(hotel.doors.values())
-    check(hotel, mock_doors(locks), published=False)
+    check(hotel, mock_doors(locks, hotel), published=False)

@@ -69,7 +69,7 @@ def test_a_hundred_duplicates_on_four_consumers_make_one_key(estate: Estate, loc
         assert inbox.count() == 21
     assert [call["verb"] for call in locks.calls(hotel.doors["101"])] == ["issue"]
     assert locks.created_at(hotel.doors["101"]) == 1
-    check(hotel, mock_doors(locks))
+    check(hotel, mock_doors(locks, hotel))
 
 
 def _story(hotel: Hotel, stay: str, last: str) -> list[tuple[str, dict[str, Any]]]:
@@ -128,7 +128,7 @@ def test_all_24_orders_of_a_stay_end_alike_with_no_key_at_any_door(
         assert not set(end.pop("keys")) & {"requested", "pending", "active", "suspended"}, order
         ends.append(end)
         assert [locks.keys_at(door) for door in hotel.doors.values()] == [[], [], []], order
-        check(hotel, mock_doors(locks), published=False)
+        check(hotel, mock_doors(locks, hotel), published=False)
     assert len(ends) == 24
     assert all(end == ends[0] for end in ends), ends
     assert (ends[0]["version"], ends[0]["rooms"], ends[0]["incarnation"]) == (4, ["103"], 1)
@@ -154,7 +154,7 @@ def test_all_24_orders_raced_by_four_consumers_end_with_no_key_at_any_door(estat
         assert len(end["keys"]) <= 1
         assert set(end["keys"]) <= {"revoked", "failed"}
     assert [locks.keys_at(door) for door in hotel.doors.values()] == [[], [], []]
-    check(hotel, mock_doors(locks))
+    check(hotel, mock_doors(locks, hotel))
 
 
 @pytest.mark.parametrize("after", ["while the key lives", "after the stay"])
@@ -178,4 +178,4 @@ def test_a_confirmation_thirty_days_old_changes_nothing(database: str, locks: Mo
         assert OutboxEvent.objects.filter(tenant_id=hotel.tenant_id).count() == rows_before
         assert KeyCredential.objects.filter(tenant_id=hotel.tenant_id).count() == 1
     assert len(locks.calls(hotel.doors["101"])) == calls_before
-    check(hotel, mock_doors(locks), published=False)
+    check(hotel, mock_doors(locks, hotel), published=False)

@@ -47,10 +47,11 @@ class Doors(Protocol):
 
 
 class MockDoors:
-    """The mock's control port: `ask(path, body or None)` returns the answer's JSON."""
+    """The mock's control port: `ask(path, body or None)` returns the answer's JSON. `doors` are the ones to look at."""
 
-    def __init__(self, ask: Callable[[str, dict[str, Any] | None], Any]) -> None:
+    def __init__(self, ask: Callable[[str, dict[str, Any] | None], Any], doors: Iterable[str]) -> None:
         self._ask = ask
+        self._doors = list(doors)
 
     def held(self) -> list[KeyAtDoor]:
         return [
@@ -58,7 +59,7 @@ class MockDoors:
                 door["device"], tag_in(key["name"]) or "", key["kind"], key["value"], datetime.fromisoformat(key["validFrom"]),
                 datetime.fromisoformat(key["validUntil"]), key["suspended"],
             )
-            for door in self._ask("/dump", None)["doors"]
+            for door in self._ask(f"/dump?device={','.join(self._doors)}", None)["doors"]
             for key in door["keys"]
         ]  # fmt: skip
 

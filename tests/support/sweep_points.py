@@ -1,7 +1,8 @@
 """Walks through one flow of the sweep and dies at each of its points in turn.
 
-Rule: this process forks and never touches the database, the bus or gRPC; every stage is a child that ends without cleaning up.
-Each point has a tenant of its own. A point counts only if the child died there, under the name it had in the recording run.
+Rule: this process forks and never touches the database, the bus or gRPC. A child dies at one point; another process lives on,
+and prepares and ends each run. Each point has a tenant of its own. A point counts only if the child died there, under the name
+it had in the recording run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import socket
 import sys
 import traceback
 import uuid
@@ -18,23 +20,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import IO, Any
 
 import urllib3
 
+from credentials import house
 from credentials.models import KeyPolicyRow
+from devices import selectors
 from devices.models import LockDevice
 from lockservice.core import wake
-from lockservice.core.tenancy import tenant
-from sagas.bus.redis_streams import RedisStreamsBus
+from lockservice.core.tenancy import queues, tenant
+from sagas.bus.topology import SERVICE_GROUP
+from sagas.consumer import topics_by_urgency
 from sagas.events import registry, validate
 from sagas.events.refusals import EventRefused
+from sagas.publisher import ensure_shards
 from tests.support import crash_points
 from tests.support.checkers import Doors, MockDoors, TtlockDoors, findings
 from tests.support.hotel import Hotel, build_hotel
 from tests.support.sweep_flows import FLOWS, LONG_FLOWS, TTLOCK_FLOWS, Flow
-from tests.support.sweep_stage import Stage, let_leases_run_out, project
+from tests.support.sweep_stage import Stage, SweepBus, let_leases_run_out, project
 from tests.support.sweep_ttlock import CloudAt, TtlockHotel
+from vendors import registry as vendors
 from vendors.port.ids import new_id
 
 BUS_LEASE_S = 0.5
@@ -51,8 +58,14 @@ class Site:
         self._place = place
         self._prefix = f"{{sweep-{uuid.uuid4().hex[:8]}}}"
 
-    def bus(self) -> RedisStreamsBus:
-        return RedisStreamsBus(self._place["redis"], prefix=self._prefix, lease_s=BUS_LEASE_S)
+    def bus(self) -> SweepBus:
+        return SweepBus(self._place["redis"], prefix=self._prefix, lease_s=BUS_LEASE_S)
+
+    def open(self) -> None:
+        """Makes what all stages share."""
+        self.bus().subscribe(topics_by_urgency(), SERVICE_GROUP)
+        with queues():
+            ensure_shards()
 
     def hotel(self, flow: Flow) -> Hotel:
         if flow.vendor == "ttlock":
@@ -84,7 +97,7 @@ class Site:
     def doors(self, hotel: Hotel) -> Doors:
         if self._is_ttlock(hotel):
             return TtlockDoors(self._ttlock().ask, hotel.doors.values())
-        return MockDoors(self._ask)
+        return MockDoors(self._ask, hotel.doors.values())
 
     def created(self, hotel: Hotel) -> dict[str, list[int]]:
         """What each door holds now, and how many keys were ever put there."""
@@ -94,8 +107,7 @@ class Site:
             return {label: [held[lock], self._ttlock().given(lock)] for lock, label in labels.items()}
         return {
             labels[door["device"]]: [len(door["keys"]), door["created"]]
-            for door in self._ask("/dump", None)["doors"]
-            if door["device"] in labels
+            for door in self._ask(f"/dump?device={','.join(labels)}", None)["doors"]
         }
 
     def _ttlock(self) -> CloudAt:
@@ -129,22 +141,102 @@ def in_child(work: Callable[[int], Any]) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), said
 
 
-def prepare(site: Site, flow: Flow) -> dict[str, Any]:
-    def work(_: int) -> dict[str, Any]:
-        stage = Stage(site.hotel(flow), {}, site.bus())
-        flow.prepare(stage)
-        opened = stage.hotel.opened_at.isoformat()
-        return {"hotel": asdict(stage.hotel) | {"opened_at": opened}, "memo": stage.memo}
+class Survivor:
+    """A process of the service that lives on: it reaches the starting states, and ends what a process that died left undone.
 
-    status, said = in_child(work)
-    if status != 0:
-        raise RuntimeError("the starting state could not be reached")
-    return json.loads(said)
+    It is one for many points, since most of a short life goes into connecting and looking things up for the first time. What the
+    product remembers for seconds is forgotten between two requests. After an error a new one takes its place.
+    """
+
+    def __init__(self, site: Site, flow: Flow) -> None:
+        self._works = {"prepare": lambda _: _prepare(site, flow), "finish": lambda facts: _finish(site, flow, facts)}
+        self._child = 0
+        self._pipe: IO[str] | None = None
+
+    def ask(self, what: str, facts: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the answer to one request, or None if it failed."""
+        pipe = self._pipe or self._born()
+        pipe.write(json.dumps([what, facts]) + "\n")
+        pipe.flush()
+        if not (said := pipe.readline()):
+            self.end()
+            return None
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+
+    def end(self) -> None:
+        """Let the process end, if there is one."""
+        if self._pipe is not None:
+            self._pipe.close()
+            os.waitpid(self._child, 0)
+            self._pipe = None
+
+    def _born(self) -> IO[str]:
+        here, there = socket.socketpair()
+        self._child = os.fork()
+        if self._child == 0:
+            here.close()
+            try:
+                self._live(there.makefile("rw"))
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - a child must never return into the parent's loop
+                traceback.print_exc()
+                os._exit(1)
+        there.close()
+        self._pipe = here.makefile("rw")
+        here.close()  # the file keeps it open
+        return self._pipe
+
+    def _live(self, pipe: IO[str]) -> None:
+        for line in pipe:
+            what, facts = json.loads(line)
+            house.forget()
+            selectors.forget()
+            pipe.write(json.dumps(self._works[what](facts)) + "\n")
+            pipe.flush()
+
+
+def _prepare(site: Site, flow: Flow) -> dict[str, Any]:
+    stage = Stage(site.hotel(flow), {}, site.bus())
+    flow.prepare(stage)
+    stage.raw_bus.close()
+    opened = stage.hotel.opened_at.isoformat()
+    return {"hotel": asdict(stage.hotel) | {"opened_at": opened}, "memo": stage.memo}
+
+
+def _finish(site: Site, flow: Flow, facts: dict[str, Any], points: crash_points.CrashPoints | None = None) -> dict[str, Any]:
+    """Run the flow to quiet and return its end: projection, doors, findings; and the points reached, if they are counted."""
+    stage = stage_of(site, facts)
+    if points is None:
+        let_leases_run_out()
+    else:
+        crash_points.arm(points)
+    flow.drive(stage)
+    names = list(points.names) if points is not None else []
+    stage.settle()
+    end = {
+        "points": names,
+        "end": {**project(stage), "doors": site.created(stage.hotel)},
+        "findings": findings(stage.hotel, site.doors(stage.hotel)),
+    }
+    stage.raw_bus.close()
+    return end
 
 
 def stage_of(site: Site, facts: dict[str, Any]) -> Stage:
     opened = datetime.fromisoformat(facts["hotel"]["opened_at"])
     return Stage(Hotel(**facts["hotel"] | {"opened_at": opened}), dict(facts["memo"]), site.bus())
+
+
+def prepare(survivor: Survivor) -> dict[str, Any]:
+    facts = survivor.ask("prepare")
+    if facts is None:
+        raise RuntimeError("the starting state could not be reached")
+    return facts
+
+
+def finish(survivor: Survivor, facts: dict[str, Any]) -> dict[str, Any]:
+    return survivor.ask("finish", facts) or {"points": [], "end": {}, "findings": ["the run after it failed"]}
 
 
 def die_at(site: Site, flow: Flow, facts: dict[str, Any], number: int) -> str | None:
@@ -161,41 +253,16 @@ def die_at(site: Site, flow: Flow, facts: dict[str, Any], number: int) -> str | 
     return said if status == crash_points.CRASHED else None
 
 
-def finish(site: Site, flow: Flow, facts: dict[str, Any], *, record: bool = False) -> dict[str, Any]:
-    """Runs the flow to quiet in a fresh child and returns its end: projection, doors, findings (and the points, if recording)."""
-
-    def work(_: int) -> dict[str, Any]:
-        stage = stage_of(site, facts)
-        if not record:
-            let_leases_run_out()
-        points = crash_points.CrashPoints()
-        if record:
-            crash_points.arm(points)
-        flow.drive(stage)
-        names = list(points.names)
-        stage.settle()
-        return {
-            "points": names,
-            "end": {
-                **project(stage),
-                "doors": site.created(stage.hotel),
-            },
-            "findings": findings(stage.hotel, site.doors(stage.hotel)),
-        }
-
-    status, said = in_child(work)
-    if status != 0 and record:
-        raise RuntimeError("the undisturbed run failed")
-    if status != 0:
-        return {"points": [], "end": {}, "findings": [f"the run after it failed with status {status}"]}
-    return json.loads(said)
-
-
-def record(site: Site, flow: Flow) -> dict[str, Any]:
-    """Records the undisturbed run: the first one that goes through the same points as the one before it."""
+def record(site: Site, flow: Flow, survivor: Survivor) -> dict[str, Any]:
+    """Records the undisturbed run, in a process of its own as those that die have: the first one that goes through the same
+    points as the one before it."""
     before: dict[str, Any] = {"points": None}
     for _ in range(TRIES):
-        run = finish(site, flow, prepare(site, flow), record=True)
+        facts = prepare(survivor)
+        status, said = in_child(lambda _, facts=facts: _finish(site, flow, facts, crash_points.CrashPoints()))
+        if status != 0:
+            raise RuntimeError("the undisturbed run failed")
+        run: dict[str, Any] = json.loads(said)
         if run["points"] == before["points"]:
             return run
         before = run
@@ -204,27 +271,37 @@ def record(site: Site, flow: Flow) -> dict[str, Any]:
 
 def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str, Any]:
     flow, site = {**FLOWS, **LONG_FLOWS, **TTLOCK_FLOWS}[name], Site(place)
-    undisturbed = record(site, flow)
+    in_child(lambda _: site.open())
+    survivor = Survivor(site, flow)
+    undisturbed = record(site, flow, survivor)
     points: list[str] = undisturbed["points"]
     died, wrong = [], []
     for number in range(1, len(points) + 1) if only is None else [only]:
         for _ in range(TRIES):
-            facts = prepare(site, flow)
+            facts = prepare(survivor)
             point = die_at(site, flow, facts, number)
-            after = finish(site, flow, facts)
+            after = finish(survivor, facts)
             if point == points[number - 1] or after["findings"] or after["end"] != undisturbed["end"]:
                 break
         died.append(point)
         if after["findings"] or after["end"] != undisturbed["end"]:
             wrong.append({"number": number, "point": point, "findings": after["findings"], "end": after["end"]})
+    survivor.end()
     assert "grpc" not in sys.modules, "a forked gRPC does not survive"
     return {"flow": name, "points": points, "died": died, "undisturbed": undisturbed, "wrong": wrong}
 
 
 def warm_up() -> None:
     """Loads what is loaded on first use, once here in place of once in each child. Opens nothing."""
-    for vendor in ("mock", "ttlock"):
-        importlib.import_module(f"vendors.{vendor}.adapter")
+    for module in (
+        "vendors.mock.adapter",
+        "vendors.ttlock.adapter",
+        "lockservice.core.kms_file",
+        "lockservice.core.secret_store_file",
+        "encodings.idna",
+    ):
+        importlib.import_module(module)
+    vendors.manifests()
     wake.hint("sagas.drain", "saga")
     for event in registry.produced():
         with suppress(EventRefused):

@@ -8,7 +8,7 @@ survive a restart; it is written every second when something changed, and at the
 | request | body | answer |
 |---|---|---|
 | POST /seed | `{"doors": [{"externalId", "label"?, "online"?, "batteryPercent"?, … as /door}], "additive": true}` | count |
-| GET /dump?device= | | of one door, or of all: `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}` |
+| GET /dump?device=a,b | | `{"now", "doors": [{"device", "label", "created", "removed", "keys": […]}]}`; all, if none is named |
 | POST /clock | `{"now": iso or null, "running"?: true}` | moves the vendor's and doors' clock; it runs on, or stands still |
 | POST /faults | `{"profile": "fail=issue&pct=20"}` (see vendors/mock/profile.py), `{}` heals | goes before what callers ask |
 | POST /door | `{"device", "reachable"?, "clockSkewS"?, "utcOffsetS"?}` | cuts a lock off, sets its clock wrong |
@@ -102,10 +102,10 @@ class Simulator:
         return {"doors": len(self.cloud.ledger.all_doors())}
 
     def _dump(self, body: dict[str, Any]) -> dict[str, Any]:
-        wanted = body.get("device")
+        wanted = set(body["device"].split(",")) if "device" in body else None
         with self.cloud.ledger.lock:
             off, doors = self.cloud.unreachable, self.cloud.ledger.all_doors()
-            found = [door for door in doors if wanted in {None, door.external_id}]
+            found = [door for door in doors if wanted is None or door.external_id in wanted]
             rows = [_dump_door(door) | {"reachable": door.external_id not in off} for door in found]
         return {"now": self.clock.now().isoformat(), "doors": rows}
 
