@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from credentials import phones
 from credentials.models import KeyPolicyRow
 from credentials.policy import KeyKindPolicy
 from lockservice.core.places import Property
@@ -25,6 +26,12 @@ class House:
     active: bool
     policy: KeyKindPolicy
     place: Property
+
+    @property
+    def country(self) -> str:
+        """The country whose telephone numbers are written without a code here: as the policy names it, else by the time zone;
+        empty where neither tells."""
+        return self.policy.phone_country or phones.country_of(self.time_zone)
 
     def arrival(self, day: date) -> datetime:
         """Returns the instant the house's check-in time falls on that local day, in UTC."""

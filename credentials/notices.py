@@ -24,6 +24,7 @@ CARD_IN_USE: Final = "CARD_IN_USE"
 SUSPENDED_AT_ONCE: Final = "SUSPENDED_AT_ONCE"
 OLD_ROOM_KEPT: Final = "OLD_ROOM_KEPT"
 STAYS_OVERLAP: Final = "STAYS_OVERLAP"
+PHONE_UNUSABLE: Final = "PHONE_UNUSABLE"
 
 ON_CARDS: Final = frozenset({CredentialKind.RFID_CARD.value, CredentialKind.NFC_TAG.value})
 OF_CLOCKS: Final = frozenset({CLOCK_SKEW, ZONE_DIFFERS})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from credentials import phones
 from vendors.port.types import Area, CredentialKind, LockCapabilities, Window
 
 CHANNEL_KINDS: dict[str, tuple[CredentialKind, ...]] = {
@@ -31,6 +32,8 @@ class KeyKindPolicy:
 
     No key opens for longer than longest_window_days after its start; one for a stay that no booking told of not for longer than
     longest_unbooked_days. most_rooms is how many rooms one key may open. Both are at least 1.
+
+    phone_country (ISO 3166 alpha-2) is whose numbers guests write without a country's code; empty for that of the time zone.
     """
 
     kinds: tuple[CredentialKind, ...] = (
@@ -52,6 +55,7 @@ class KeyKindPolicy:
     longest_window_days: int = 366
     longest_unbooked_days: int = 31
     most_rooms: int = 20
+    phone_country: str = ""
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -65,6 +69,8 @@ class KeyKindPolicy:
         for name in ("longest_window_days", "longest_unbooked_days", "most_rooms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.phone_country and not phones.is_country(self.phone_country):
+            raise ValueError("phone_country is a country's two letters, such as AF")
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> KeyKindPolicy:

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connection
 
-from credentials import locks, stay_notices
+from credentials import locks, phones, stay_notices
 from credentials.house import House, house
 from credentials.models import Reservation
 from lockservice.core import crypto
@@ -113,12 +113,29 @@ def _advance(row: Reservation | None, event: ReservationEvent, now: datetime) ->
 
 
 def holder_of(row: Reservation) -> Holder:
-    """Opens the guest's name and contact for an adapter that cannot do without."""
-    if row.guest_sealed is None:
+    """Opens the guest's name and contact for an adapter that cannot do without. Inside the tenant's block.
+
+    Her telephone number is in E.164, and none where the one she gave cannot be read as a mobile phone's.
+    """
+    guest = _guest(row)
+    if guest is None:
         return Holder(id=row.guest_id or "guest")
+    told = guest.get("phone")
+    number = phones.as_e164(told, house(row.tenant_id, row.property_id).country) if told else None
+    return Holder(row.guest_id, guest.get("name", ""), guest.get("email"), number)
+
+
+def told_phone(row: Reservation) -> str | None:
+    """Opens the guest's telephone number as the booking has it, for people who may read it; None where it has none."""
+    return (_guest(row) or {}).get("phone") or None
+
+
+def _guest(row: Reservation) -> dict[str, Any] | None:
+    if row.guest_sealed is None:
+        return None
     plain = crypto.unseal("guest-pii", row.tenant_id, (TABLE, row.reservation_id, "guest_sealed"), row.guest_sealed)
-    guest = json.loads(plain)
-    return Holder(row.guest_id, guest.get("name", ""), guest.get("email"), guest.get("phone"))
+    found: dict[str, Any] = json.loads(plain)
+    return found
 
 
 def _new_row(tenant_id: str, event: ReservationEvent, now: datetime) -> Reservation:

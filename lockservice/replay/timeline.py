@@ -28,6 +28,10 @@ PAYMENT = {Step.CANCELLED: "refunded"}
 STATUS = {Step.CONFIRMED: "confirmed", Step.DATES_CHANGED: "confirmed", Step.CHECKED_OUT: "checked_out"}
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID_CHARS = 26
+_AREA_CODES = (
+    201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 212, 213, 214, 215, 216, 217, 218, 219, 224, 225, 228, 229, 231, 234, 239,
+    240, 248, 250, 251, 252, 253, 254, 256, 260, 262, 267, 269, 270, 276, 281, 301, 302, 303, 304, 305, 306, 307, 308, 309, 310,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +166,14 @@ def _data(item: Planned, names: Names) -> Mapping[str, Any]:
     if names.mixes_kinds:
         drawn = int(booking.digest[-8:], 16)
         data["preferredKinds"] = [WISHES[drawn % len(WISHES)]]
-        # +999 belongs to no country
-        data["guest"]["contact"]["phoneE164"] = f"+999{int(booking.digest[-24:-8], 16) % 10**9:09d}"
+        data["guest"]["contact"]["phoneE164"] = _invented_number(int(booking.digest[-24:-8], 16))
     return data | _days(happening, names.time_zone)
+
+
+def _invented_number(drawn: int) -> str:
+    """Return a number that may be a mobile phone's and is nobody's: 555-0100 to 555-0199 are kept for invented people."""
+    area, line = _AREA_CODES[drawn % len(_AREA_CODES)], drawn // len(_AREA_CODES) % 100
+    return f"+1{area}55501{line:02d}"
 
 
 def _days(happening: Happening, time_zone: str) -> dict[str, str]:

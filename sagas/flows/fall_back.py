@@ -2,7 +2,7 @@
 
 | what stands in the way | tried, in this order |
 |---|---|
-| the kind: no keypad, memory full, digits refused, gateway or lock away | the policy's next kind that all doors can carry |
+| the kind: no keypad or telephone, memory full, digits refused, lock away | the policy's next kind that all doors can carry |
 | the vendor: no answer, quota spent, settings refused, breaker open | the fall-back installation; a card at the desk |
 
 One rule: nothing of the first kind may be left behind. A key that is nowhere for certain changes its kind; any other ends as
@@ -36,9 +36,17 @@ NEAR: Final = timedelta(hours=24)
 """A guest who arrives later than this waits for the vendor: most outages are over by then."""
 
 OF_THE_KIND = frozenset(
-    {Reason.KIND_UNSUPPORTED, Reason.DOOR_FULL, Reason.PIN_REFUSED, Reason.DOOR_OFFLINE, Reason.BUSY, Reason.OTHER}
+    {
+        Reason.KIND_UNSUPPORTED,
+        Reason.NO_PHONE,
+        Reason.DOOR_FULL,
+        Reason.PIN_REFUSED,
+        Reason.DOOR_OFFLINE,
+        Reason.BUSY,
+        Reason.OTHER,
+    }
 )
-_AT_ONCE = frozenset({Reason.KIND_UNSUPPORTED, Reason.DOOR_FULL})
+_AT_ONCE = frozenset({Reason.KIND_UNSUPPORTED, Reason.NO_PHONE, Reason.DOOR_FULL})
 _NO_WAY_ROUND = frozenset({"DEVICE_NOT_PAIRED", "CREDENTIAL_EXPIRED", "CARD_ENCODER_OFFLINE"})
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from credentials import artifacts, event_data, pin_slots
+from credentials import artifacts, event_data, notices, pin_slots
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, KeyCredential, Reservation
 from credentials.pin_slots import DoorFull, PinWish
-from credentials.reservations import holder_of
+from credentials.reservations import holder_of, told_phone
 from credentials.targets import RANK, Verb, next_verb
 from devices import adapters, breaker, call_counts, selectors
 from devices.breaker import Gate, Standing
@@ -466,10 +466,23 @@ def _wish(context: StepContext, key: KeyCredential) -> PinWish:
 def _provide_guests(context: StepContext, keys: Sequence[KeyCredential], provisions: Provisions) -> None:
     by_stay = {key.reservation_id: key.id for key in keys if key.reservation_id}
     rows = Reservation.objects.filter(tenant_id=context.batch.tenant_id, reservation_id__in=list(by_stay)) if by_stay else ()
-    holders = {row.reservation_id: holder_of(row) for row in rows}
+    stays = {row.reservation_id: row for row in rows}
     for key in keys:
-        if key.reservation_id in holders:
-            provisions.guests[key.id] = holders[key.reservation_id]
+        stay = stays.get(key.reservation_id or "")
+        if stay is not None:
+            holder = provisions.guests[key.id] = holder_of(stay)
+            _tell_of_phone(context, key, is_unusable=holder.phone_e164 is None and told_phone(stay) is not None)
+
+
+def _tell_of_phone(context: StepContext, key: KeyCredential, *, is_unusable: bool) -> None:
+    """Say on a key for a phone that the booking's number cannot be read, or no longer so. Such a number goes to no vendor."""
+    if is_unusable == notices.is_noted(key, notices.PHONE_UNUSABLE):
+        return
+    if is_unusable:
+        notices.warn(key, notices.PHONE_UNUSABLE, "the telephone number in the booking cannot be read as a mobile phone's")
+    else:
+        notices.clear(key, notices.PHONE_UNUSABLE)
+    context.batch.touch(key)
 
 
 def _open_ref(door: CredentialDoor) -> VendorRef | None:

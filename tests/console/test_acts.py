@@ -291,12 +291,14 @@ def test_a_policy_is_checked_saved_and_recorded(scene: Scene, sign_in: SignIn) -
     values = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
     data = {name: value for name, value in values.items() if value is not None and value is not False}
     assert client.post(address, {**data, "pin_length": "3", "reason": "too short"}).status_code == 400
-    saved = client.post(address, {**data, "pin_length": "7", "late_grace_minutes": "60", "reason": "longer codes"}, follow=True)
+    assert client.post(address, {**data, "phone_country": "XX", "reason": "no such country"}).status_code == 400
+    wanted = {"pin_length": "7", "late_grace_minutes": "60", "phone_country": "pt"}
+    saved = client.post(address, {**data, **wanted, "reason": "longer codes"}, follow=True)
     assert saved.status_code == 200, saved.context["form"].errors
-    assert "late_grace_minutes: 120 → 60; pin_length: 6 → 7" in text_of(saved)
+    assert "late_grace_minutes: 120 → 60; pin_length: 6 → 7; phone_country: – → PT" in text_of(saved)
     with tenant(scene.tenant_id):
         row = KeyPolicyRow.objects.get(tenant_id=scene.tenant_id)
-    assert row.values == {"late_grace_minutes": 60, "pin_length": 7}
+    assert row.values == {"late_grace_minutes": 60, "pin_length": 7, "phone_country": "PT"}
     assert row.changed_by == _actor(scene, "gm")
     assert acts_on(scene.tenant_id, scene.hotel.property_id) == [("policy", "longer codes", "done")]
 

@@ -56,7 +56,7 @@ class PhoneHouse:
         Runner(only=lanes).run(until=lambda: False, drain=True, max_s=30)
 
     def tell(self, subject: str, stay: str, version: int, rooms: Sequence[str], **extra: Any) -> None:
-        guest = {"id": f"gst_{stay[-8:]}", "displayName": "Ana Falk", "contact": {"phoneE164": f"+999{version:09d}"}}
+        guest = {"id": f"gst_{stay[-8:]}", "displayName": "Ana Falk", "contact": {"phoneE164": f"+93700{version:06d}"}}
         self.hotel.tell(subject, self.hotel.booking(stay, version, rooms, guest=guest, **extra))
 
     def key(self, stay: str) -> KeyCredential:

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     PIN_REFUSED = "pin_refused"  # taken or too simple at that door: draw other digits
     DOOR_FULL = "door_full"  # the lock's memory holds no more of this kind
     KIND_UNSUPPORTED = "kind_unsupported"  # this door cannot carry the kind: try the next kind
+    NO_PHONE = "no_phone"  # the holder has no telephone number that the key could be sent to: try the next kind
     DOOR_OFFLINE = "door_offline"  # gateway or lock does not answer; the vendor's cloud does
     BUSY = "busy"  # gateway, lock or encoder serves somebody else
     RATE = "rate"  # per-minute limit

@@ -143,7 +143,8 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who carries the key. Reaches a vendor only where it cannot do without (a mobile key's receiver)."""
+    """Who carries the key. Reaches a vendor only where it cannot do without (a mobile key's receiver). `phone_e164` is a number
+    that was found to be one, as ITU-T E.164 writes it."""
 
     id: str
     display_name: str = field(default="", repr=False)

@@ -233,6 +233,8 @@ class SaltoCloudPort:
             if kind not in MANIFEST.kinds or (kind is Kind.MOBILE_APP and not request.holder.phone_e164):
                 continue
             return kind
+        if Kind.MOBILE_APP in request.preferred_kinds and not request.holder.phone_e164:
+            raise refused_issue("the holder has no telephone number", Reason.NO_PHONE)
         raise refused_issue("no wanted kind is supported", Reason.KIND_UNSUPPORTED)
 
     def _issue_pin(self, call: Call, request: IssueInput) -> IssueResult:

@@ -226,6 +226,8 @@ class SaltoPmsPort:
         for kind in request.preferred_kinds:
             if kind is Kind.RFID_CARD or (kind is Kind.MOBILE_APP and request.holder.phone_e164):
                 return kind
+        if Kind.MOBILE_APP in request.preferred_kinds and not request.holder.phone_e164:
+            raise refused_issue("the holder has no telephone number", Reason.NO_PHONE)
         raise refused_issue("no wanted kind is supported", Reason.KIND_UNSUPPORTED)
 
     def _zone(self, named: str) -> ZoneInfo:

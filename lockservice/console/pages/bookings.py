@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials import arrival_signs, held_shut
 from credentials.models import KeyCredential, Reservation
-from credentials.reservations import ENDED, holder_of
+from credentials.reservations import ENDED, holder_of, told_phone
 from lockservice.console import arrivals, cells, story, words
 from lockservice.console.buttons import press
 from lockservice.console.filters import ChoiceFilter, PropertyFilter
@@ -137,6 +137,7 @@ class ReservationAdmin(ReadOnlyAdmin):
             "rooms": [labels.get(room, room) for room in row.rooms],
             "guest": guest_name(desk, row),
             "holder": holder,
+            "phone": told_phone(row) if may_read else None,
             "mask": cells.GUEST_MASK,
             "keys": [
                 (key, page_url(KeyCredential, key.id), words.word(words.STATES, key.state), words.word(words.KINDS, key.kind))

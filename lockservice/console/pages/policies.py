@@ -92,6 +92,12 @@ class PolicyForm(ReasonForm):
         min_value=1, max_value=1000, required=False,
     )  # fmt: skip
 
+    phone_country = forms.CharField(
+        label=_("Country of telephone numbers without a country code"),
+        help_text=_("Two letters, such as AF. Empty: that of the house's time zone."),
+        max_length=2, required=False,
+    )  # fmt: skip
+
     def __init__(self, policy: KeyKindPolicy, systems: Mapping[str, str], data: Mapping[str, Any] | None = None) -> None:
         self.present = _seen(policy)
         super().__init__(data, initial=_initial(policy) | {"seen": self.present})
@@ -119,6 +125,7 @@ class PolicyForm(ReasonForm):
         wanted["kinds"] = list(dict.fromkeys(data[rank] for rank in _RANKS if data[rank]))
         wanted["default_areas"] = sorted(data["default_areas"])
         wanted["fallback_installation_id"] = data["fallback_installation_id"] or None
+        wanted["phone_country"] = data["phone_country"].upper()
         usual = stored(KeyKindPolicy())
         for name in _EMPTY_IS_USUAL:
             wanted[name] = usual[name] if data[name] is None else data[name]
@@ -265,4 +272,4 @@ def _seen(policy: KeyKindPolicy) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "–"
-    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "–" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)

@@ -256,7 +256,13 @@ def _dumped(house: House, now: datetime) -> dict[str, Any]:
         ],
         "cards": {serial: _shown(image) for serial, image in house.cards.items()},
         "phones": [
-            {"endpointId": p.endpoint_id, "status": p.status, "offline": p.is_offline, "keys": sorted(p.images)}
+            {
+                "endpointId": p.endpoint_id,
+                "owner": p.owner,
+                "status": p.status,
+                "offline": p.is_offline,
+                "keys": sorted(p.images),
+            }
             for p in house.phones.values()
         ],
     }
