@@ -52,7 +52,7 @@ def test_states_are_live_or_terminal_and_nothing_leaves_a_terminal_one() -> None
 def test_what_a_person_may_ask_for_in_each_state() -> None:
     assert {state: allowed_actions(state) for state in State} == {
         State.REQUESTED: ("update", "revoke", "encode", "choose_pin"),
-        State.PENDING: ("update", "revoke", "choose_pin"),
+        State.PENDING: ("update", "revoke", "encode", "choose_pin"),  # encode: while its card is in use
         State.ACTIVE: ("update", "suspend", "revoke", "replace", "encode", "retry", "choose_pin", "leave_old_room"),
         State.SUSPENDED: ("update", "unsuspend", "revoke", "retry", "choose_pin", "leave_old_room"),
         State.REVOKED: ("retry",),
