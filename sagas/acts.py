@@ -17,7 +17,7 @@ from django.db import connection
 from credentials import artifacts, locks, notices
 from credentials.arrival_signs import Sign, SignKind
 from credentials.house import House, house
-from credentials.lifecycle import ACTIONS, LIVE, State, may
+from credentials.lifecycle import ACTIONS, LIVE, TERMINAL, State, may
 from credentials.models import Artifact, KeyCredential, Reservation
 from credentials.reservations import ENDED, FRAUD
 from credentials.services import KeyBatch
@@ -269,10 +269,12 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
         if key.waiting_for != issue_key.DESK:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
+        args: dict[str, object] = {}
         if card_number is not None:
-            _take_number(batch, key, card_number, cause, confirmed=confirmed)
+            earlier = _take_number(batch, key, card_number, cause, confirmed=confirmed)
+            args = {card_in_use.NUMBER_OF: earlier} if adapters.manifest(key.vendor).cards_by is CardsBy.NUMBER else {}
         if key.state == State.REQUESTED:
-            issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY)
+            issue_key.launch(batch, place, key, cause, priority=PRIORITY_SECURITY, args=args)
             return
         saga = card_in_use.told_to(tenant_id, key.id)
         if saga is None:
@@ -286,14 +288,19 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
     return Act(done.credential_id, woken[0]) if woken else done
 
 
-def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: bool) -> None:
-    """Notes which card the key will be on. One number opens for one key: whose it was gets another card."""
-    for other in card_in_use.with_number(key, number, batch.now):
+def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: bool) -> list[str]:
+    """Notes which card the key will be on. One number opens for one key: whose it was gets another card. Returns the keys that
+    have to be gone from a door before this one is given there."""
+    others = card_in_use.with_number(key, number, batch.now)
+    for other in others:
+        if other.state in TERMINAL:
+            continue
         is_meant = confirmed or card_in_use.is_of_stay(key, other)
         if not is_meant or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first
             raise Refused(card_in_use.CODE, card_in_use.detail(other), {"cardNumber": "is another valid key's"})
         companions.reissue_overwritten(batch, key, other, PRIORITY_SECURITY, cause)
     issue_key.take_card(key, number)
+    return [other.id for other in others]
 
 
 def _encodable(tenant_id: str, credential_id: str) -> tuple[bool, CardsBy]:

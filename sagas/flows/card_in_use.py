@@ -19,7 +19,7 @@ from django.db import connection
 
 from credentials import notices
 from credentials.lifecycle import LIVE, TERMINAL, WAITING, State
-from credentials.models import CredentialDoor, KeyCredential
+from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
 from credentials.targets import Verb
 from sagas.flows import issue_key, wake_sagas
@@ -34,6 +34,8 @@ CODE: Final = notices.CARD_IN_USE
 WAITS_FOR_WORD: Final = "the card on the encoder carries another valid key"
 TOLD: Final = "cardInUse"
 """The saga's argument that names the key a person was told of: `name` at the vendor, `credential` if it is one of ours."""
+NUMBER_OF: Final = "numberOf"
+"""The saga's argument with the keys whose card's number a key has taken over, where a lock knows cards by their numbers."""
 OVERWRITES: Final = "overwrites"
 """The saga's argument with the names of the keys that may be written over."""
 AT_ONCE = 3
@@ -143,17 +145,32 @@ def _marks(issue_key_text: str, rounds: int) -> set[str]:
 
 
 def with_number(key: KeyCredential, number: CardNumber, now: datetime) -> list[KeyCredential]:
-    """Returns the property's other live keys on the card of this number, where a key is known by it. Until the transaction ends
-    no other key is given a card by its number."""
+    """Returns the property's other keys on the card of this number, where a key is known by it: live ones, and those that a
+    door may still hold. Until the transaction ends no other key is given a card by its number."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"card\x1f{key.tenant_id}\x1f{key.property_id}"]
         )
     rows = KeyCredential.objects.filter(
-        tenant_id=key.tenant_id, property_id=key.property_id, state__in=sorted(LIVE), valid_until__gt=now,
-        card_number_sealed__isnull=False,
-    ).exclude(id=key.id)  # fmt: skip
-    return [row for row in rows.order_by("id") if _same(issue_key.card_of(row), number)]
+        tenant_id=key.tenant_id, property_id=key.property_id, card_number_sealed__isnull=False
+    ).exclude(id=key.id)
+    live = rows.filter(state__in=sorted(LIVE), valid_until__gt=now).order_by("id")
+    over = rows.filter(state__in=sorted(TERMINAL), open_work=True).order_by("id")
+    return [row for row in (*live, *over) if _same(issue_key.card_of(row), number)]
+
+
+def still_at(key: KeyCredential, device_ids: list[str]) -> set[str]:
+    """Returns the devices that may still know the card's number as another key's. Given there now, the number would be taken
+    away with that key."""
+    if key.card_number_sealed is None:
+        return set()
+    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, args__has_key=NUMBER_OF)
+    others = [other for args in rows.values_list("args", flat=True) for other in args[NUMBER_OF]]
+    if not others:
+        return set()
+    held = CredentialDoor.objects.filter(tenant_id=key.tenant_id, credential_id__in=others, device_id__in=device_ids)
+    held = held.exclude(state__in=[DoorState.NONE.value, DoorState.ABSENT.value], verb="")
+    return set(held.values_list("device_id", flat=True))
 
 
 def _same(held: CardNumber | None, number: CardNumber) -> bool:

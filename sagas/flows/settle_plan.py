@@ -52,6 +52,8 @@ from vendors.port.types import (
 WAIT_FULL_S = 60
 WAIT_QUOTA_S = 600
 WAIT_PERSON_S = 60
+NUMBER_LOOK_S = 2.0
+"""How often a saga looks whether a card's number has been taken away from the key that had it."""
 LOOK_S = 15.0
 """How often a saga that waits for other work is looked at, beside the wake-up by that work."""
 
@@ -174,6 +176,8 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
     group = [d for d, other in ready if other is verb and _alike(d, verb) == _alike(first, verb)]
+    if verb is Verb.ISSUE and (held := card_in_use.still_at(key, [door.device_id for door in group])):
+        group = [door for door in group if door.device_id not in held]
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
 
 
@@ -185,7 +189,11 @@ def _alike(door: CredentialDoor, verb: Verb) -> tuple[object, ...]:
 def _unless_another_comes_first(
     context: StepContext, work: Work, key: KeyCredential, group: Group, given: Sequence[CredentialDoor]
 ) -> Group | None:
-    """Holds a call back that gives the key at doors where another one of the stay has to be settled before it."""
+    """Holds a call back that gives the key at doors where another one of the stay has to be settled before it, and one whose
+    doors all know the card's number as another key's still."""
+    if not group.doors:
+        _wait_behind(context, work, NUMBER_LOOK_S)
+        return None
     if given and stay_start.must_wait(context.batch, key, given, work.priority):
         _wait_for_others(context, work)
         return None
@@ -502,8 +510,12 @@ def _wait(context: StepContext, work: Work, seconds: float) -> None:
 
 def _wait_for_others(context: StepContext, work: Work) -> None:
     """Let the saga wait until other work wakes it, which costs no turn; a slow look finds what a wake-up missed."""
+    _wait_behind(context, work, LOOK_S)
+
+
+def _wait_behind(context: StepContext, work: Work, seconds: float) -> None:
     work.args = {**work.args, WAITS: True}
-    _wait(context, work, LOOK_S * context.retry_scale)
+    _wait(context, work, seconds * context.retry_scale)
 
 
 def _park(work: Work, code: str, detail: str) -> None:

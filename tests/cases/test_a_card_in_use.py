@@ -172,6 +172,32 @@ def test_rooms_gained_while_the_card_is_in_use_are_on_the_card(world: World, hou
     assert [opened(hotel, hers), codes(second.key())] == [[True, False], []]
 
 
+def test_a_card_whose_own_writing_is_unclear_cannot_be_confirmed_away(world: World, house: Houses) -> None:
+    hotel = at_the_desk(house, "salto by pms")
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    number = hotel.lay("salto")
+    for fault in ({"command": "CN", "do": "drop", "times": 1}, {"command": "LT", "do": "drop", "skip": 1, "times": 1}):
+        hotel.fault("salto", {"surface": "pms", "property": hotel.code, **fault})
+    with world.retries_shortened(1000):  # nobody looks again before the next guest stands there
+        first_key = ask(first)
+        world.work_without_retries()
+        assert first.credential(first_key)["state"] == "pending"
+        second_key = ask(second)
+        world.work_without_retries()
+        assert second.credential(second_key)["waitingFor"] == "desk"
+        calls = hotel.vendor_calls()
+        answer = hotel.caller().post(f"/lock/v1/credentials/{second_key}/encode", {"confirmCardInUse": True})
+        assert (answer.status_code, answer.json()["code"]) == (409, f"MELMASTOON.LOCK.{CODE}")
+        world.work_without_retries()
+        assert (second.credential(second_key)["waitingFor"], hotel.vendor_calls()) == ("desk", calls)
+    world.settle()
+    assert first.credential(first_key)["state"] == "active"
+    hers = Artifact("rfid_card", number, first_key)
+    assert opened(hotel, hers) == [True, False]
+    card = written(second, number, confirmCardInUse=True)
+    assert opened(hotel, card) == [False, True]
+
+
 def test_the_operation_says_that_the_card_is_in_use(world: World, house: Houses) -> None:
     hotel = at_the_desk(house, "salto")
     first, second = hotel.book(["101"]), hotel.book(["102"])
@@ -240,3 +266,43 @@ def test_a_card_number_of_another_guest_is_refused_before_anything_is_asked(worl
     world.settle()
     assert hotel.opens("102", hers)
     assert first.credential(hers.key_id)["state"] == "revoked"
+
+
+@pytest.mark.parametrize("shared", [{}, {"lobby": "ttlock"}], ids=["room", "room and lobby"])
+def test_a_number_of_the_same_stay_is_taken_without_asking(world: World, house: Houses, shared: dict[str, str]) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock"}, shared=shared, policy={"kinds": ["rfid_card"]})
+    stay = hotel.book(["101"])
+    hers = stay.encode(cardNumber="3000000002")
+    assert hers is not None
+    companion = {"reservationId": stay.id, "preferredKinds": ["rfid_card"]}
+    assert hotel.caller().post("/lock/v1/credentials", companion).status_code in (201, 202)
+    world.settle()
+    key_id = ask(stay, cardNumber="3000000002")
+    world.settle()
+    assert (stay.credential(key_id)["state"], stay.credential(hers.key_id)["state"]) == ("active", "revoked")
+    assert stay.key()["waitingFor"] == "desk"
+    assert [hotel.opens(door, hers) for door in ("101", "102", *shared)] == [True, False, *(True for _ in shared)]
+
+
+def test_a_confirmed_number_opens_the_lobby_for_the_next_guest(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock"}, shared={"lobby": "ttlock"}, policy={"kinds": ["rfid_card"]})
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = first.encode(cardNumber="3000000003")
+    assert hers is not None
+    ask(second, cardNumber="3000000003", confirmCardInUse=True)
+    world.settle()
+    assert (second.key()["state"], first.credential(hers.key_id)["state"]) == ("active", "revoked")
+    assert [hotel.opens(door, hers) for door in ("101", "102", "lobby")] == [False, True, True]
+
+
+def test_a_lost_cards_number_is_given_again_once_the_lock_has_let_go_of_it(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock"}, shared={"lobby": "ttlock"}, policy={"kinds": ["rfid_card"]})
+    stay = hotel.book(["101"])
+    hers = stay.encode(cardNumber="3000000004")
+    assert hers is not None
+    answer = hotel.caller("front_desk_supervisor").post(f"/lock/v1/credentials/{hers.key_id}/replace", {})
+    assert answer.status_code in (200, 201, 202), answer.content
+    key_id = ask(stay, cardNumber="3000000004")
+    world.settle()
+    assert stay.credential(key_id)["state"] == "active"
+    assert [hotel.opens(door, hers) for door in ("101", "lobby")] == [True, True]
