@@ -140,7 +140,7 @@ def _list(target: _Target, report: Report) -> bool:
             Source.LIST, row.online, row.battery_percent, None, row.firmware, row.utc_offset_s
         )
         for row in listed
-        if row.external_id in by_external
+        if row.external_id in by_external and not row.refused
     }
     report.listed = len(readings)
     _observe(target, readings, report)

@@ -53,6 +53,7 @@ class Action(StrEnum):
     SAME = "same"
     UNMAPPED = "unmapped"  # on no door we can tell
     MISSING = "missing"  # in our books, not in the vendor's list
+    REFUSED = "refused"  # in the vendor's list, and no lock as we know them
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,12 @@ def survey(tenant_id: str, installation_id: str, table: Mapping[str, Placing] | 
     return [_noted(line, zone) for line in compare(listed, known, rooms, table or {})]
 
 
+def _refused(found: LockDevice, row: DeviceRow | None) -> Line:
+    """Says why a door of the vendor's list is not imported, and that we hold a lock of this id where we do."""
+    notes = (found.refused,) if row is None else (found.refused, "registered before: take it out, or say what it is")
+    return Line(Action.REFUSED, found.external_id, found.label, None, found, row.id if row else None, notes=notes)
+
+
 def _noted(line: Line, zone: Zone) -> Line:
     """Says of a lock that the vendor reckons its time otherwise than the property does."""
     offset_s = line.found.utc_offset_s if line.found is not None else None
@@ -114,6 +121,9 @@ def compare(
     lines = []
     for found in sorted(listed, key=lambda device: device.external_id):
         row = by_external.pop(found.external_id, None)
+        if found.refused:
+            lines.append(_refused(found, row))
+            continue
         placing = table.get(found.external_id) or (placing_of(row) if row else by_label(found.label, rooms))
         if placing is None:
             lines.append(Line(Action.UNMAPPED, found.external_id, found.label, None, found, None))

@@ -22,6 +22,7 @@ from vendors.port.types import (
     DoorResult,
     Holder,
     LockCapabilities,
+    LockDevice,
     Outcome,
     Propagation,
     TokenArtifact,
@@ -55,6 +56,17 @@ def choose_kind(preferred: Sequence[CredentialKind]) -> CredentialKind:
 def external_id(kind: str, vendor_id: str) -> str:
     """Returns the id a door has with us: the vendor's own for a bedroom, `common:…`, `entrance:…`, `elevator:…` for others."""
     return f"{kind}:{vendor_id}" if kind in {COMMON, ENTRANCE, ELEVATOR} else vendor_id
+
+
+def is_typed(name: str) -> bool:
+    """Says whether a vendor's name for a door reads like our id for a shared one, so that the two cannot be told apart."""
+    return _TYPED.fullmatch(name) is not None
+
+
+def refused_device(label: str, vendor_id: str, why: str) -> LockDevice:
+    """Returns a door of the vendor's list that cannot be a lock of ours, with why; nothing unprintable leaves here."""
+    shown, name = ("".join(letter for letter in text if letter.isprintable())[:60] for text in (label or vendor_id, vendor_id))
+    return LockDevice(name, shown, online=False, capabilities=LockCapabilities(), refused=why)
 
 
 def vendor_id(door: Door) -> str:

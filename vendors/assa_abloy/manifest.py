@@ -48,6 +48,7 @@ MANIFEST = VendorManifest(
         "date_header",
         "date_line",
         "has_online_cards",
+        "door_types",
         "site_certificate",
     ),
     secret_names=(

@@ -15,11 +15,17 @@ from vendors.port.errors import Reason
 from .errors import Unclear, unreachable
 
 
+class RowWrong(ValueError):
+    """A row contradicts itself or the contract. The message is ours and holds nothing of the answer but known words."""
+
+
 @contextmanager
 def reading() -> Iterator[None]:
     """Goes around the reading of one answer. Raises Unclear where a part is missing or is of another type."""
     try:
         yield
+    except RowWrong as error:
+        raise Unclear(unreachable(f"the answer is not of the contract: {error}", Reason.TIMEOUT)) from error
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unclear(unreachable("the answer is not of the contract", Reason.TIMEOUT)) from error
 

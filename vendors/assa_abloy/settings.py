@@ -19,6 +19,8 @@ from .local_time import read_zone
 
 Mode = Literal["vostio", "visionline"]
 
+DOOR_TYPES = ("guest", "common", "entrance", "elevator")
+
 DEFAULT_TIMEOUT_S = 20.0
 DEFAULT_ENCODE_TIMEOUT_S = 60.0
 """A person has to lay a card on the encoder while the request waits; below a minute she is cut off."""
@@ -58,7 +60,8 @@ class VostioSettings(Settings):
 @dataclass(frozen=True, slots=True)
 class VisionlineSettings(Settings):
     """A Visionline server. `uses_own_date` sends X-Aah-Date in place of Date; `date_line` is its name in the signed text;
-    `has_online_cards` registers known card numbers at networked doors without an encoder; `tls` trusts the site's certificate
+    `has_online_cards` registers known card numbers at networked doors without an encoder; `door_types` says what
+    the numbers mean that the server gives for types of doors; `tls` trusts the site's certificate
     and no other, None for plain HTTP or a public certificate."""
 
     username: Token = field(default_factory=lambda: Token(""))
@@ -67,6 +70,7 @@ class VisionlineSettings(Settings):
     uses_own_date: bool = True
     date_line: str = "x-aah-date"
     has_online_cards: bool = False
+    door_types: Mapping[int, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
 
 
@@ -116,6 +120,7 @@ def _visionline(context: AdapterContext) -> VisionlineSettings:
         uses_own_date=_choice(settings, "date_header", ("X-Aah-Date", "Date")) == "X-Aah-Date",
         date_line=_choice(settings, "date_line", ("x-aah-date", "X-Aah-Date")),
         has_online_cards=settings.get("has_online_cards") is True,
+        door_types=_door_types(settings),
         tls=_pinned(_optional_text(settings, "site_certificate")),
     )
 
@@ -151,6 +156,15 @@ def _common_doors(settings: Mapping[str, object]) -> Mapping[Area, str]:
         return {Area(name): str(door) for name, door in given.items()}
     except ValueError as error:
         raise ValueError("setting common_doors names an unknown area") from error
+
+
+def _door_types(settings: Mapping[str, object]) -> Mapping[int, str]:
+    given = settings.get("door_types") or {}
+    if not isinstance(given, Mapping) or not all(str(code).isascii() and str(code).isdigit() for code in given):
+        raise ValueError("setting door_types must map the server's numbers to door types")
+    if not all(kind in DOOR_TYPES for kind in given.values()):
+        raise ValueError(f"setting door_types must name {', '.join(DOOR_TYPES)}")
+    return {int(str(code)): str(kind) for code, kind in given.items()}
 
 
 def _text(settings: Mapping[str, object], name: str) -> str:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
+from urllib.parse import quote
 
 from vendors.port.errors import (
     CardKey,
@@ -69,7 +70,6 @@ from .errors import CARD_IN_USE, Refused, Unclear
 from .keys import (
     CARD_KINDS,
     INVITED,
-    capabilities_of,
     card_artifact,
     check_card,
     choose_kind,
@@ -92,15 +92,12 @@ from .reading import reading, rows_in
 from .settings import VisionlineSettings
 from .visionline_cards import Card, Cards, Wanted, card_id_in
 from .visionline_client import VisionlineClient
+from .visionline_rows import devices_in, is_reachable, kind_in, number_or_text
 
 SIGNATURE_HEADER = "x-webhook-signature"
-DOOR_KINDS = {
-    "guest": "guest",
-    "guest entrance": "entrance",
-    "guest common": "common",
-    "common": "common",
-    "elevator": "elevator",
-}
+ELSEWHERE = "unknown"
+"""Stands before the id of a door of a type nobody knows, which no lock of ours has."""
+
 OVERRIDES = frozenset({Intent.NEW, Intent.REPLACEMENT})
 _READ = CallMeta("read", priority=3)
 
@@ -158,8 +155,7 @@ class VisionlinePort:
         def look(call: Call) -> tuple[LockDevice, ...]:
             answer = self._client.ask(call, "GET", "/api/v1/doors", query={"details": "true"})
             with reading():
-                offset_s = self._offset_s()
-                return tuple(_device(row, offset_s) for row in rows_in(answer.body))
+                return tuple(devices_in(rows_in(answer.body), self._settings.door_types, self._offset_s()))
 
         return self._asked(Call(_READ), look)
 
@@ -167,9 +163,9 @@ class VisionlinePort:
         """Reads one door. The server tells whether a networked lock answers, and neither battery nor clock."""
 
         def look(call: Call) -> DeviceHealth:
-            row = self._client.ask(call, "GET", f"/api/v1/door/{vendor_id(door)}").body
+            row = self._client.ask(call, "GET", f"/api/v1/door/{quote(vendor_id(door), safe='')}").body
             now = self._context.clock.now()
-            return DeviceHealth(door.device_id, online=_is_reachable(row), checked_at=now, utc_offset_s=self._offset_s())
+            return DeviceHealth(door.device_id, online=is_reachable(row), checked_at=now, utc_offset_s=self._offset_s())
 
         return self._asked(Call(_READ), look)
 
@@ -204,7 +200,7 @@ class VisionlinePort:
             query = {"door": vendor_id(door), "from": to_wall(since, zone), "to": to_wall(until, zone)}
             rows = rows_in(self._client.ask(call, "GET", "/api/v1/events", query=query).body)
             with reading():
-                records = [self._record(row) for row in rows]
+                records = [self._record(row, door) for row in rows]
                 span = [record for record in records if since <= record.attempted_at < until]
             return tuple(sorted(span, key=lambda record: record.attempted_at))
 
@@ -318,7 +314,7 @@ class VisionlinePort:
             return old, {}
         wanted = replace(
             wanted,
-            joins=None if wanted.overrides else old.id,
+            joins=None if wanted.overrides else old.id_sent,
             serial=None if wanted.rewrites else old.serial,
             overwrites_card=wanted.overwrites_card or (old.serial is not None and not wanted.rewrites),
             receiver={"endpointId": old.endpoint_id} if old.endpoint_id else wanted.receiver,
@@ -477,16 +473,26 @@ class VisionlinePort:
             found.append(Warning("WALL_TIME_TWICE", "the key starts or ends in an hour the locks' clocks show twice"))
         return tuple(found)
 
-    def _record(self, row: Mapping[str, object]) -> AccessRecord:
+    def _record(self, row: Mapping[str, object], asked_of: Door | None = None) -> AccessRecord:
         return AccessRecord(
             external_event_id=str(row["id"]),
-            device_external_id=external_id(DOOR_KINDS.get(str(row.get("doorType")), "guest"), str(row["door"])),
+            device_external_id=self._door_of(row, asked_of),
             outcome="granted" if row["granted"] else "denied",
             attempted_at=_at(row, self._settings),
             deny_reason=str(row["reason"]) if row.get("reason") else None,
             nonce=mark_in(row.get("label")),
             kind=CredentialKind(str(row["keyKind"])) if row.get("keyKind") else None,
         )
+
+    def _door_of(self, row: Mapping[str, object], asked_of: Door | None) -> str:
+        """Returns the id a row's door has with us: a bedroom where it names no type, nobody's where we do not know the type."""
+        name = str(number_or_text(row, "door"))
+        if asked_of is not None and name == vendor_id(asked_of):
+            return asked_of.external_id
+        if row.get("doorType") is None:
+            return name
+        kind = kind_in(row["doorType"], self._settings.door_types)
+        return external_id(kind, name) if kind is not None else f"{ELSEWHERE}:{name}"
 
     def _offset_s(self) -> int | None:
         """Returns how far from UTC the server's wall times are taken to be, by the installation's setting, on the first of the
@@ -518,20 +524,4 @@ def _found(door: Door, card: Card) -> FoundKey:
         nonce=mark_in(card.label),
         tag=card.tag,
         label=card.label,
-    )
-
-
-def _is_reachable(row: Mapping[str, object]) -> bool:
-    return bool(row.get("reachable", True)) if row.get("online") else True
-
-
-def _device(row: Mapping[str, object], utc_offset_s: int | None) -> LockDevice:
-    is_online = bool(row.get("online"))
-    return LockDevice(
-        external_id=external_id(DOOR_KINDS.get(str(row.get("doorType")), "guest"), str(row["doorID"])),
-        label=str(row.get("doorName") or ""),
-        online=_is_reachable(row),
-        capabilities=capabilities_of(is_online=is_online),
-        has_remote=is_online,
-        utc_offset_s=utc_offset_s,
     )

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any
+from urllib.parse import quote
 
 from vendors.port.errors import Reason
 from vendors.port.secrets import VendorRef
@@ -30,19 +31,20 @@ from .calls import Call
 from .errors import GONE, NO_CONTENT, Refused, Unclear, unreachable
 from .keys import Listed, tag_in
 from .local_time import on_wall, to_wall, window_from_wall
-from .reading import names_in, reading, rows_in, text_in
+from .reading import names_in, reading, rows_in
 from .settings import VisionlineSettings
 from .visionline_client import VisionlineClient
+from .visionline_rows import VALID, number_or_text, status_of
 
 CARDS_PATH = "/api/v1/cards"
 CARD_FORMAT = "rfid48"
-VALID = "valid"
 _REF = "vln:"
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A key as the server tells it; a phone's key is one too. `serial` is the card's number where the server knows it."""
+    """A key as the server tells it; a phone's key is one too. `serial` is the card's number where the server knows it;
+    `is_numbered` says that the server counts its keys, so that their ids travel as numbers."""
 
     id: str
     status: str
@@ -54,6 +56,12 @@ class Card:
     endpoint_id: str | None = None
     invitation_code: str | None = None
     is_delivered: bool = False
+    is_numbered: bool = False
+
+    @property
+    def id_sent(self) -> str | int:
+        """Returns the id as the server gave it, a number or a text."""
+        return int(self.id) if self.is_numbered else self.id
 
     @property
     def ref(self) -> VendorRef:
@@ -82,7 +90,7 @@ class Wanted:
     window: Window
     label: str
     overrides: bool = False
-    joins: str | None = None
+    joins: str | int | None = None
     rewrites: bool = False
     overwrites_card: bool = False
     serial: str | None = field(default=None, repr=False)
@@ -136,7 +144,8 @@ class Cards:
         if wanted.overwrites_card:
             flags["overwriteValidCard"] = "true"
         body["keyKind"] = wanted.kind.value
-        return self._read(self._client.ask(call, "POST", CARDS_PATH, query=flags, body=body, limit_s=limit_s).body)
+        answer = self._client.ask(call, "POST", CARDS_PATH, query=flags, body=body, limit_s=limit_s)
+        return self._read(answer.body, is_new=True)
 
     def on_encoder(self, call: Call) -> list[Card]:
         """Returns the valid keys on the card that a person lays on the encoder, none for a blank one."""
@@ -152,7 +161,7 @@ class Cards:
     def read(self, call: Call, card_id: str) -> Card | None:
         """Reads one key; None for one that is not there."""
         try:
-            return self._read(self._client.ask(call, "GET", f"{CARDS_PATH}/{card_id}").body)
+            return self._read(self._client.ask(call, "GET", _path(card_id)).body)
         except Refused as refused:
             if refused.code in GONE:
                 return None
@@ -192,7 +201,7 @@ class Cards:
     def withdraw(self, call: Call, card: Card) -> None:
         """Cancels a key; one that is not there counts as cancelled."""
         try:
-            answer = self._client.ask(call, "DELETE", f"{CARDS_PATH}/{card.id}", query={"sendOnline": "true"})
+            answer = self._client.ask(call, "DELETE", _path(card.id), query={"sendOnline": "true"})
         except Refused as refused:
             if refused.code not in GONE:
                 raise
@@ -207,14 +216,15 @@ class Cards:
         body = self._client.ask(call, "POST", "/api/v1/endpoints", body=receiver).body
         return _text(body, "endpointId"), _text(body, "invitationCode")
 
-    def _read(self, row: Mapping[str, Any]) -> Card:
+    def _read(self, row: Mapping[str, Any], *, is_new: bool = False) -> Card:
         with reading():
             operations = {str(op["operation"]): names_in(op["doors"]) for op in row.get("doorOperations") or []}
             serials = row.get("serialNumbers") or []
             mobile = row.get("endpoint") or {}
+            card_id = number_or_text(row, "id")
             return Card(
-                id=text_in(row, "id"),
-                status=str(row.get("status") or VALID),
+                id=str(card_id),
+                status=status_of(row, is_new=is_new),
                 kind=CredentialKind(row["keyKind"]) if row.get("keyKind") else CredentialKind.RFID_CARD,
                 doors=Listed(operations.get("guest", ()), operations.get("common", ())),
                 window=window_from_wall(str(row["startTime"]), str(row["expireTime"]), self.zone),
@@ -223,6 +233,7 @@ class Cards:
                 endpoint_id=_text(mobile, "endpointId"),
                 invitation_code=_text(mobile, "invitationCode"),
                 is_delivered=bool(mobile.get("delivered")),
+                is_numbered=isinstance(card_id, int),
             )
 
 
@@ -230,6 +241,10 @@ def card_id_in(ref: VendorRef | None) -> str | None:
     """Reads a reference; None for none, and for one that is not Visionline's."""
     text = ref.reveal() if ref is not None else ""
     return text.removeprefix(_REF) if text.startswith(_REF) else None
+
+
+def _path(card_id: str) -> str:
+    return f"{CARDS_PATH}/{quote(card_id, safe='')}"
 
 
 def _within(at: datetime, window: Window) -> datetime:

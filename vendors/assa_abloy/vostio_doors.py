@@ -10,18 +10,21 @@ from collections.abc import Mapping
 
 from vendors.port.types import LockDevice
 
-from .keys import capabilities_of, external_id
+from .keys import capabilities_of, external_id, refused_device
 
 DOOR_KINDS = {"GuestDoor": "guest", "CommonDoor": "common", "EntranceDoor": "entrance", "Elevator": "elevator"}
 
 
 def device_in(row: Mapping[str, object]) -> LockDevice:
-    """Returns the lock of a row."""
+    """Returns the lock of a row; one of unknown type comes with why it is refused."""
     is_online = bool(row.get("online"))
-    kind = DOOR_KINDS.get(str(row.get("type")), "guest")
+    vendor_id, label = str(row.get("pmsId") or row.get("doorNumber") or ""), str(row.get("doorName") or "")
+    kind = DOOR_KINDS.get(str(row.get("type")))
+    if kind is None:
+        return refused_device(label, vendor_id, f"unknown door type {row.get('type')!r:.40}")
     return LockDevice(
-        external_id=external_id(kind, str(row.get("pmsId") or row.get("doorNumber") or "")),
-        label=str(row.get("doorName") or ""),
+        external_id=external_id(kind, vendor_id),
+        label=label,
         online=bool(row.get("reachable", True)) if is_online else True,
         capabilities=capabilities_of(is_online=is_online),
         has_remote=is_online,

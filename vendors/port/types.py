@@ -314,7 +314,8 @@ class IssueResult(CallResult):
 @dataclass(frozen=True, slots=True)
 class LockDevice:
     """A lock as the vendor lists it. `external_id` is the vendor's id; `battery_percent` 0 to 100. `utc_offset_s` is how far
-    from UTC (east is positive) the vendor takes the lock's own clock to be; None where windows travel as instants."""
+    from UTC (east is positive) the vendor takes the lock's own clock to be; None where windows travel as instants. `refused`
+    says why the vendor's door can be no lock of ours, such as a type nobody knows; it is not imported then."""
 
     external_id: str
     label: str
@@ -326,6 +327,7 @@ class LockDevice:
     firmware: str | None = None
     last_seen_at: datetime | None = None
     utc_offset_s: int | None = None
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

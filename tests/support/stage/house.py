@@ -25,7 +25,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from credentials.models import KeyCredential
-from devices import adapters, health_poll
+from devices import adapters, health_poll, selectors
 from devices.models import LockDevice, VendorInstallation
 from lockservice.console.models import StaffAct
 from lockservice.core.idempotency import IdempotencyRecord
@@ -233,6 +233,25 @@ class House:
         settings, secrets = adapters.open_installation(row)
         by_pms = {"transport": "pms", "pms_address": seeded["pms"], "time_zone": self.zone, "encoder_timeout_s": 2.0}
         adapters.seal_installation(row, {**settings, **by_pms}, dict(secrets))
+
+    def speak_visionline(self, *, named: bool, **settings: Any) -> None:
+        """Let the service ask this house's ASSA ABLOY locks through a Visionline server from now on. `named` lets the server speak
+        as its public clients show it: doors by name, numbers for ids and types, a card's end as booleans."""
+        with tenant(self.tenant_id):
+            row = VendorInstallation.objects.get(tenant_id=self.tenant_id, id=self.installations["assa-abloy"])
+        password = secrets.token_hex(12)
+        seed = {"code": self.code, "username": f"operator-{self.code}", "password": password, "timeZone": self.zone}
+        ControlPort(self.world.simulator("assa-abloy").control).post("/seed", seed | {"namesDoors": named})
+        by_server = {
+            "mode": "visionline", "base_url": adapters.open_installation(row)[0]["base_url"], "time_zone": self.zone,
+            "encoder": "desk-1", "door_types": {"1": "guest", "2": "common"},
+        }  # fmt: skip
+        adapters.seal_installation(row, by_server | settings, {"username": f"operator-{self.code}", "password": password})
+        if named:
+            for label in self.devices:
+                if self.vendors[label] == "assa-abloy":
+                    self.change_lock(label, external_id=label)
+        selectors.forget()
 
     def seat_desk(self, vendor: str = "generic-wiegand") -> None:
         """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""

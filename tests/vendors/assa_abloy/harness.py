@@ -46,12 +46,20 @@ class AssaSite(Site):
         tail = secrets.token_hex(4)
         self.house = f"hotel-{tail}"
         self.client_secret, self.password, self.webhook_secret = marked.token(), marked.token(), marked.token()
-        self.names = {f"{tail}{n}": str(n) for n in range(101, 101 + count)}
+        self.names = {f"{tail}{n}": self.name(n, tail) for n in range(101, 101 + count)}
         self.doors = tuple(
-            Door(f"lck_{door_id}", door_id, label=name, has_remote=self.online) for door_id, name in self.names.items()
+            Door(f"lck_{door_id}", self.address(door_id), label=name, has_remote=self.online)
+            for door_id, name in self.names.items()
         )
         simulator.post("/seed", self.seed_body() | seed)
         super().__init__()
+
+    def name(self, number: int, tail: str) -> str:
+        return str(number)
+
+    def address(self, door_id: str) -> str:
+        """What calls name the door by."""
+        return door_id
 
     def seed_body(self) -> dict[str, Any]:
         return {
@@ -80,9 +88,9 @@ class AssaSite(Site):
 
     def keys_at(self, door: Door) -> int:
         house = self.dump()
-        known = {lock["device"] for lock in house["locks"]}
-        rows = [key for key in house["vendor"] if door.external_id in key["guest"] and key["status"] in HELD]
-        return len(rows) if door.external_id in known else 0
+        called = {self.address(lock["device"]): lock["device"] for lock in house["locks"]}
+        rows = [key for key in house["vendor"] if called.get(door.external_id) in key["guest"] and key["status"] in HELD]
+        return len(rows)
 
     def request_count(self) -> int:
         return len([path for path in self.proxy.paths if is_no_login(path)])
@@ -182,6 +190,22 @@ class VisionlineSite(AssaSite):
         return json.dumps({"events": [event]}).encode(), "application/json"
 
 
+class NamedVisionlineSite(VisionlineSite):
+    """A server that speaks as its public clients show it: doors by name, numbers for ids and types, a card's end as booleans."""
+
+    def name(self, number: int, tail: str) -> str:
+        return f"{number}Z {tail}"
+
+    def address(self, door_id: str) -> str:
+        return self.names[door_id]
+
+    def seed_body(self) -> dict[str, Any]:
+        return super().seed_body() | {"namesDoors": True}
+
+    def settings(self) -> Mapping[str, object]:
+        return {**super().settings(), "door_types": {"1": "guest", "2": "common", "3": "entrance", "4": "elevator"}}
+
+
 def running(site: Callable[[Simulator, Proxy], Site]) -> Callable[[], Any]:
     @contextmanager
     def process() -> Iterator[Callable[[], Site]]:
@@ -199,4 +223,7 @@ def running(site: Callable[[Simulator, Proxy], Site]) -> Callable[[], Any]:
 HARNESSES = {
     "assa vostio": Harness(running(VostioSite), throttles=True, stepwise=True, enlarges=True, speaks_https=True),
     "assa visionline": Harness(running(VisionlineSite), stepwise=True, enlarges=True, speaks_https=True),
+    "assa visionline named": Harness(
+        running(NamedVisionlineSite), stepwise=True, enlarges=True, speaks_https=True, runs_again=True
+    ),
 }

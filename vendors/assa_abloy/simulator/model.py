@@ -5,11 +5,13 @@ One rule: a lock off the network knows only what a card or phone brought to it. 
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+FIRST_NUMBER = 4001
 LIVE = frozenset({"issuing", "active", "suspended"})
 
 
@@ -109,7 +111,8 @@ class Job:
 @dataclass(slots=True)
 class House:
     """One property: a Vostio environment and a Visionline server over the same locks. `access_key` is given to every session
-    where it is set, for transcripts; otherwise each has its own."""
+    where it is set, for transcripts; otherwise each has its own. `names_doors` lets Visionline speak as its public clients show
+    it: doors by name, ids and types as numbers, and a card's end as booleans."""
 
     code: str
     client_id: str = ""
@@ -122,6 +125,7 @@ class House:
     rate_limit: int | None = 30
     card_wait_s: float = 1.5
     issues_slowly: bool = False
+    names_doors: bool = False
     locks: dict[str, Lock] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
     cards: dict[str, Image] = field(default_factory=dict)
@@ -133,6 +137,20 @@ class House:
     windows: list[tuple[datetime, datetime]] = field(default_factory=list)
     answers: dict[str, tuple[str, int, dict[str, Any]]] = field(default_factory=dict)
     bucket: tuple[float, float] | None = None
+
+    def key_id(self, prefix: str) -> str:
+        """Makes an id for a key: a number where Visionline counts its keys."""
+        return str(FIRST_NUMBER + len(self.keys)) if self.names_doors else f"{prefix}{secrets.token_hex(8)}"
+
+    def door_called(self, name: str) -> str:
+        """Returns the id of the door that Visionline calls by this name; the name itself where there is none."""
+        if not self.names_doors:
+            return name
+        return next((lock.door_id for lock in self.locks.values() if lock.name == name), f"?{name}")
+
+    def name_of(self, door_id: str) -> str:
+        """Returns what Visionline calls a door."""
+        return self.locks[door_id].name if self.names_doors and door_id in self.locks else door_id.removeprefix("?")
 
     @property
     def zone(self) -> tzinfo:

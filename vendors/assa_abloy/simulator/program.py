@@ -21,6 +21,7 @@ from vendors.support.trouble_port import PATH
 
 from . import statefile
 from .control import Control
+from .model import House
 from .visionline_side import VisionlineSide
 from .vostio_side import VostioSide
 from .world import World
@@ -45,7 +46,7 @@ class Vendor:
             house = side.house_of(request)
             self._world.changes += 1
             entry = {"method": request.method, "path": request.path, "house": house.code if house else None}
-            self._world.note(entry, _doors_in(request, house.locks if house else {}))
+            self._world.note(entry, _doors_in(request, _called(house) if house else {}))
             fault = self._fault(request, entry)
             if fault is None:
                 return side.handle(request)
@@ -117,7 +118,13 @@ def _saved(world: World, path: Path | None, saved_at: int) -> int:
         return world.changes
 
 
-def _doors_in(request: Request, locks: dict[str, Any]) -> list[str]:
+def _called(house: House) -> dict[str, str]:
+    """Returns what requests may call the house's doors, and their ids."""
+    names = {lock.name: lock.door_id for lock in house.locks.values()} if house.names_doors else {}
+    return names | {door_id: door_id for door_id in house.locks}
+
+
+def _doors_in(request: Request, doors: dict[str, str]) -> list[str]:
     """Names the doors a request is about, for the count per door."""
-    text = request.target + request.body.decode("utf-8", "replace") if locks else ""
-    return sorted(set(_WORDS.findall(text)) & locks.keys())
+    text = request.target + request.body.decode("utf-8", "replace") if doors else ""
+    return sorted({doors[word] for word in _WORDS.findall(text) if word in doors})

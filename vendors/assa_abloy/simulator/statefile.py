@@ -53,6 +53,7 @@ def _house(row: dict[str, Any]) -> House:
     row["windows"] = [(datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in row["windows"]]
     row["answers"] = {key: tuple(answer) for key, answer in row["answers"].items()}
     row["bucket"] = None
+    row.setdefault("names_doors", False)
     return House(**row)
 
 

@@ -14,18 +14,21 @@ import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from vendors.support.simulator_http import Reply, Request
 
 from .model import House, Key
 from .stays import No, card_on, check_doors, claim_card, encoder_of, joining, overriding, sharing, write_card
-from .world import World, endpoint_for, last_code, new_id, sync
+from .world import World, endpoint_for, last_code, sync
 
 SESSION_LIFE_S = 1800
 SKEW_S = 900
 WALL = "%Y%m%dT%H%M"
 DOOR_TYPES = {"guest": "guest", "common": "common", "entrance": "guest entrance", "elevator": "elevator"}
+TYPE_NUMBERS = {"guest": 1, "common": 2, "entrance": 3, "elevator": 4}
+"""What the numbers mean is not public: these are this simulator's own, as a site's are its own."""
+
 STATUS = {"active": "valid", "suspended": "cancelled"}
 
 
@@ -38,6 +41,7 @@ class VisionlineSide:
     def handle(self, request: Request) -> Reply:
         """Serves one request, under the world's lock; waits for a card without it."""
         date = {"Date": format_datetime(self._world.clock.now(), usegmt=True)}
+        house = None
         try:
             if request.path == "/api/v1/sessions":
                 return Reply(201, self._login(request), date)
@@ -47,7 +51,8 @@ class VisionlineSide:
             status, document = self._route(house, request)
             return Reply(status, document, date)
         except No as no:
-            return Reply(no.status, {"code": no.code, "message": no.code, "doors": no.doors}, date)
+            doors = [house.name_of(door) for door in no.doors] if house else no.doors
+            return Reply(no.status, {"code": no.code, "message": no.code, "doors": doors}, date)
         except (KeyError, ValueError, TypeError) as error:
             return Reply(400, {"code": "uncategorized_error", "message": type(error).__name__}, date)
 
@@ -76,10 +81,12 @@ class VisionlineSide:
 
     def _route(self, house: House, request: Request) -> tuple[int, Any]:
         query = dict(parse_qsl(request.target.partition("?")[2]))
-        parts = request.path.removeprefix("/api/v1/").split("/")
+        parts = [unquote(part) for part in request.path.removeprefix("/api/v1/").split("/")]
+        if "guestDoor" in query:
+            query["guestDoor"] = house.door_called(query["guestDoor"])
         match [request.method, *parts]:
             case ["POST", "cards"]:
-                return 201, self._make(house, query, request.json())
+                return 201, self._make(house, query, _by_id(house, request.json()))
             case ["POST", "endpoints"]:
                 body = request.json()
                 phone = endpoint_for(house, str(body.get("phoneE164") or body["appUserRef"]))
@@ -95,8 +102,8 @@ class VisionlineSide:
         match path:
             case ["doors"]:
                 return [_door(house, door_id) for door_id in house.locks]
-            case ["door", door_id]:
-                return _door(house, door_id)
+            case ["door", name]:
+                return _door(house, house.door_called(name))
             case ["cards"]:
                 return self._list(house, query)
             case ["cards", card_id]:
@@ -119,7 +126,7 @@ class VisionlineSide:
         if end <= start:
             raise No(400, "uncategorized_error")
         stays = self._stays(house, query, body, guest)
-        key = Key(new_id("cd-"), kind, guest, common, start, end, stays, str(body.get("label") or ""))
+        key = Key(house.key_id("cd-"), kind, guest, common, start, end, stays, str(body.get("label") or ""))
         now, code = self._world.clock.now(), None
         overwrite = query.get("overwriteValidCard") == "true"
         if query.get("action") == "mobile":
@@ -194,7 +201,7 @@ class VisionlineSide:
         return [
             self._row(house, key)
             for key in house.keys.values()
-            if (key.status == "active" or "serialNumber" in query)
+            if (key.status == "active" or "serialNumber" in query or house.names_doors)
             and query.get("serialNumber") in {None, key.serial}
             and ("guestDoor" not in query or query["guestDoor"] in key.guest)
             and (at is None or key.start <= at < key.end)
@@ -202,11 +209,11 @@ class VisionlineSide:
 
     def _row(self, house: House, key: Key, code: str | None = None) -> dict[str, Any]:
         zone = house.zone
-        operations = [{"operation": "guest", "doors": list(key.guest)}, {"operation": "common", "doors": list(key.common)}]
+        doors = {"guest": key.guest, "common": key.common}
+        operations = [{"operation": kind, "doors": [house.name_of(door) for door in ids]} for kind, ids in doors.items()]
         phone = house.phones.get(key.endpoint_id or "")
         return {
-            "id": key.id,
-            "status": STATUS.get(key.status, key.status),
+            **_life(house, key),
             "keyKind": key.kind,
             "format": "rfid48",
             "startTime": key.start.astimezone(zone).strftime(WALL),
@@ -226,14 +233,14 @@ class VisionlineSide:
     def _events(self, house: House, query: dict[str, str]) -> list[dict[str, Any]]:
         zone = house.zone
         since, until = (_from_wall(query[name], zone) for name in ("from", "to"))
-        rows = [e for e in house.events if e["data"]["doorId"] == query["door"]]
+        rows = [e for e in house.events if e["data"]["doorId"] == house.door_called(query["door"])]
         span = [e for e in rows if since <= datetime.fromisoformat(e["occurredAt"]) < until + timedelta(minutes=1)]
         return [
             {
                 "id": e["eventId"],
                 "time": e["occurredAt"],
-                "door": e["data"]["doorId"],
-                "doorType": DOOR_TYPES[e["data"]["doorKind"]],
+                "door": house.name_of(e["data"]["doorId"]),
+                "doorType": _type(house, e["data"]["doorKind"]),
                 "granted": e["type"] == "access.granted",
                 "reason": e["data"]["reason"],
                 "label": e["data"]["label"],
@@ -253,14 +260,37 @@ def _key(house: House, card_id: str) -> Key:
     return house.keys[card_id]
 
 
+def _life(house: House, key: Key) -> dict[str, Any]:
+    """Tells a key's id and whether it is live, in the house's shape."""
+    if not house.names_doors:
+        return {"id": key.id, "status": STATUS.get(key.status, key.status)}
+    flags = {name: key.status == name for name in ("overridden", "overwritten")}
+    return {"id": int(key.id), **flags, "cancelled": key.status in {"cancelled", "suspended"}}
+
+
+def _by_id(house: House, body: dict[str, Any]) -> dict[str, Any]:
+    """Reads a request that names doors as one that gives their ids. Raises No for a text where this server counts its keys."""
+    if house.names_doors and any(not isinstance(joined, int) for joined in body.get("joins") or ()):
+        raise No(400, "uncategorized_error")
+    operations = [{**op, "doors": [house.door_called(name) for name in op["doors"]]} for op in body["doorOperations"]]
+    return {**body, "doorOperations": operations}
+
+
+def _type(house: House, kind: str) -> str | int:
+    """Tells a door's type as a number or a word; a kind that is none of ours as it is."""
+    if house.names_doors:
+        return TYPE_NUMBERS[kind] if kind in TYPE_NUMBERS else int(kind)
+    return DOOR_TYPES.get(kind, kind)
+
+
 def _door(house: House, door_id: str) -> dict[str, Any]:
     if door_id not in house.locks:
         raise No(404, "door_unknown", [door_id])
     lock = house.locks[door_id]
     return {
-        "doorID": lock.door_id,
+        "doorID": list(house.locks).index(door_id) + 1 if house.names_doors else lock.door_id,
         "doorName": lock.name,
-        "doorType": DOOR_TYPES[lock.kind],
+        "doorType": _type(house, lock.kind),
         "online": lock.is_online,
         "reachable": lock.is_reachable,
     }

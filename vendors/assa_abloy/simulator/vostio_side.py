@@ -364,7 +364,7 @@ def _door(lock: Lock) -> dict[str, Any]:
         "pmsId": lock.door_id,
         "doorNumber": lock.door_id,
         "doorName": lock.name,
-        "type": DOOR_TYPES[lock.kind],
+        "type": DOOR_TYPES.get(lock.kind, lock.kind),
         "online": lock.is_online,
         "reachable": lock.is_reachable,
     }

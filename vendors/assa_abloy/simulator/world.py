@@ -53,8 +53,9 @@ class World:
         """Finds a door in any house. Raises KeyError for one that is not there."""
         bare = door_id.partition(":")[2] or door_id
         for house in self.houses.values():
-            if bare in house.locks:
-                return house, house.locks[bare]
+            named = bare if bare in house.locks else house.door_called(bare)
+            if named in house.locks:
+                return house, house.locks[named]
         raise KeyError(f"no such door: {door_id}")
 
 
