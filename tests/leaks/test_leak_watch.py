@@ -14,9 +14,9 @@ import psycopg
 import pytest
 import redis
 
-from lockservice.embedded import postgres, valkey
+from lockservice.embedded import postgres, roles, valkey
 from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
-from tests.support import leak_search
+from tests.support import leak_search, own_database
 from tests.support.marked import KEYPAD, MARKS, Marks
 
 CONFTEST = """
@@ -97,10 +97,11 @@ def test_a_run_that_keeps_its_secrets_passes_and_says_what_was_searched(tmp_path
     assert "no planted secret in" in _told(done)
 
 
-def test_a_leak_in_any_column_of_any_table_is_found(database: str, embedded_servers: LocalDirectory, other: Marks) -> None:
+def test_a_leak_in_any_column_of_any_table_is_found(embedded_servers: LocalDirectory, other: Marks) -> None:
+    database = own_database.copy(embedded_servers)  # others look through all tables of the common one meanwhile
     with psycopg.connect(postgres.endpoint(embedded_servers).superuser_dsn(database), autocommit=True) as connection:
-        connection.execute("CREATE TABLE leak_probe (id int, words text, body bytea, facts jsonb)")
         try:
+            connection.execute("CREATE TABLE leak_probe (id int, words text, body bytea, facts jsonb)")
             rows = [
                 (1, f"code {other.pin()}", b"", "{}"),
                 (2, "", f'{{"token":"{other.token()}"}}'.encode(), "{}"),
@@ -111,7 +112,8 @@ def test_a_leak_in_any_column_of_any_table_is_found(database: str, embedded_serv
                 connection.execute("INSERT INTO leak_probe VALUES (%s, %s, %s, %s)", row)
             found, counts = leak_search.in_database(other, embedded_servers, database)
         finally:
-            connection.execute("DROP TABLE leak_probe")
+            connection.close()
+            roles.drop_database(embedded_servers, database)
     assert [leak.place for leak in found] == [f"table leak_probe, column {name}" for name in ("body", "facts", "words")]
     assert counts["leak_probe"] == 4
     assert {"sagas_outboxevent", "sagas_inboxmessage", "sagas_saga", "sagas_deadletter", "sagas_alert"} <= set(counts)

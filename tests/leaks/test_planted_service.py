@@ -27,6 +27,7 @@ from tests.support.web_server import WebServer, caller
 from vendors.port.ids import new_id
 
 __all__ = ["settle"]
+pytestmark = pytest.mark.timeout(400)  # every row that the whole run has left in the common database is looked at
 KEYS = "/lock/v1/credentials"
 DRAWN = re.compile(rf"[{KEYPAD}]{{{PIN_LENGTH}}}")
 
