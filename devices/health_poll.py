@@ -17,7 +17,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from devices import adapters, breaker, breaker_rules, call_counts, health, lane_hold, read_back
+from devices import adapters, breaker, breaker_rules, call_counts, deny_lists, health, lane_hold, read_back
 from devices.health_check import reading_of
 from devices.health_rules import Reading, Source, is_missed
 from devices.models import LockDevice
@@ -143,6 +143,8 @@ def _list(target: _Target, report: Report) -> bool:
         if row.external_id in by_external and not row.refused
     }
     report.listed = len(readings)
+    with tenancy.tenant(target.tenant_id):
+        deny_lists.observe(target.tenant_id, target.facts, listed, clock.now())
     _observe(target, readings, report)
     _observe(target, _confirmed(target, readings), report)
     return True

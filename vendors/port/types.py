@@ -315,7 +315,8 @@ class IssueResult(CallResult):
 class LockDevice:
     """A lock as the vendor lists it. `external_id` is the vendor's id; `battery_percent` 0 to 100. `utc_offset_s` is how far
     from UTC (east is positive) the vendor takes the lock's own clock to be; None where windows travel as instants. `refused`
-    says why the vendor's door can be no lock of ours, such as a type nobody knows; it is not imported then."""
+    says why the vendor's door can be no lock of ours, such as a type nobody knows; it is not imported then. `deny_list_percent`
+    is how full the list of cancelled cards is at the lock, 0 to 100; None where the vendor has none or does not tell."""
 
     external_id: str
     label: str
@@ -328,6 +329,7 @@ class LockDevice:
     last_seen_at: datetime | None = None
     utc_offset_s: int | None = None
     refused: str = ""
+    deny_list_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class SaltoCloudPort:
         self._context = context
         self._client = SaltoClient(settings, context)
         self._keys = CloudKeys(self._client, settings)
-        self._reading = CloudReading(self._client, self._keys)
+        self._reading = CloudReading(self._client, self._keys, settings.deny_list_places)
 
     def issue_credential(self, request: IssueInput) -> IssueResult:
         """Gives a key. A card that nobody has laid down yet is DEFERRED, with the encode job as resume token."""

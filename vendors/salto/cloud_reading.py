@@ -38,9 +38,10 @@ UNKNOWN_BATTERY = -1
 class CloudReading:
     """Questions to the cloud. Safe from several threads."""
 
-    def __init__(self, client: SaltoClient, keys: CloudKeys) -> None:
+    def __init__(self, client: SaltoClient, keys: CloudKeys, deny_list_places: int) -> None:
         self._client = client
         self._keys = keys
+        self._deny_list_places = deny_list_places
 
     def devices(self) -> tuple[LockDevice, ...]:
         """Returns the doors; of several that share an authorisation, the first."""
@@ -51,7 +52,7 @@ class CloudReading:
             page = self._read(call, path_of("doors"), {"cursor": cursor})
             with _asked_again():
                 for row in rows_in(page):
-                    device = _device(row)
+                    device = _device(row, self._deny_list_places)
                     found.setdefault(device.external_id, device)
             cursor = page.get("next")
             if cursor is None:
@@ -122,7 +123,7 @@ def _asked_again() -> Iterator[None]:
         raise unclear.error from None
 
 
-def _device(row: Mapping[str, Any]) -> LockDevice:
+def _device(row: Mapping[str, Any], deny_list_places: int) -> LockDevice:
     number, is_wired = row.get("authorization"), row.get("type") == "online"
     seen = row.get("lastSeenAt")
     return LockDevice(
@@ -140,7 +141,17 @@ def _device(row: Mapping[str, Any]) -> LockDevice:
         has_remote=is_wired,
         battery_percent=_battery(row),
         last_seen_at=moment(str(seen)) if seen else None,
+        deny_list_percent=_percent(row.get("denylistSize"), deny_list_places),
     )
+
+
+def _percent(cards: object, places: int) -> int | None:
+    """Returns how full a lock's deny list is; None where its size is not told."""
+    if cards is None:
+        return None
+    if not isinstance(cards, int) or isinstance(cards, bool) or cards < 0:
+        raise ValueError("denylistSize is no number of cards")
+    return min(100, cards * 100 // places)
 
 
 def _battery(row: Mapping[str, Any]) -> int | None:

@@ -43,6 +43,7 @@ MANIFEST = VendorManifest(
         "timeout_s",
         "encoder_timeout_s",
         "cancellable_keys",
+        "deny_list_places",
         "log_dates",
     ),
     secret_names=(

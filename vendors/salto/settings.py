@@ -14,6 +14,9 @@ from vendors.port.manifest import AdapterContext
 from vendors.port.secrets import Token
 
 DEFAULT_TIMEOUT_S = 20.0
+DENY_LIST_PLACES = 65_535
+"""How many cards the deny list holds. Source: the vendor's user documentation on deny lists (high)."""
+
 DEFAULT_ENCODER_TIMEOUT_S = 20.0
 """How long the encoder waits for a card. Source: default of a public client of the vendor's host interface (medium)."""
 
@@ -32,7 +35,8 @@ class Transport(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """An installation, checked. Which parts are set depends on `transport`: CLOUD needs `base_url`, CONNECTOR `connector_url`
-    with certificate and key (and falls back to `base_url` where that is set), PMS `pms_host` and `pms_port`."""
+    with certificate and key (and falls back to `base_url` where that is set), PMS `pms_host` and `pms_port`. `deny_list_places`
+    is how many cancelled cards the site's locks can refuse."""
 
     transport: Transport
     property_ref: str
@@ -52,6 +56,7 @@ class Settings:
     encoder_timeout_s: float
     cancellable: bool
     is_month_first: bool = False
+    deny_list_places: int = DENY_LIST_PLACES
 
 
 def read_settings(context: AdapterContext) -> Settings:
@@ -79,6 +84,7 @@ def read_settings(context: AdapterContext) -> Settings:
         encoder_timeout_s=_seconds(settings, "encoder_timeout_s", DEFAULT_ENCODER_TIMEOUT_S),
         cancellable=settings.get("cancellable_keys", True) not in (False, "false"),
         is_month_first=_is_month_first(settings),
+        deny_list_places=_places(settings),
     )
 
 
@@ -94,6 +100,14 @@ def _is_month_first(settings: Mapping[str, object]) -> bool:
     if order not in ("dd/mm", "mm/dd"):
         raise ValueError("setting log_dates must be dd/mm or mm/dd")
     return order == "mm/dd"
+
+
+def _places(settings: Mapping[str, object]) -> int:
+    given = settings.get("deny_list_places")
+    text = str(DENY_LIST_PLACES if given in (None, "") else given)
+    if not text.isascii() or not text.isdigit() or not 0 < len(text) < 6 or not 0 < int(text) <= DENY_LIST_PLACES:
+        raise ValueError(f"setting deny_list_places must lie between 1 and {DENY_LIST_PLACES}")
+    return int(text)
 
 
 def _text(settings: Mapping[str, object], name: str, *, is_needed: bool = True) -> str:

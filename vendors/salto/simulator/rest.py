@@ -435,7 +435,7 @@ def _door(prop: Property, door: Door) -> dict[str, Any]:
         "online": door.is_online and not door.is_dead,
         "battery": door.battery,
         "clockSkewSec": door.skew_s,
-        "denylistSize": len(door.denylist),
+        "denylistSize": len(prop.denylist if door.is_online and not door.is_dead else door.denylist),
         "lastSeenAt": prop.now().isoformat() if door.is_online else None,
     }
 
