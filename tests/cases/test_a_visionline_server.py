@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.stage import House, World
-from vendors.support.control_port import ControlPort
 
 Houses = Callable[..., House]
 CARDS = {"kinds": ["rfid_card"], "default_areas": []}
@@ -24,9 +23,10 @@ def on_visionline(house: Houses, *, named: bool, policy: dict[str, list[str]]) -
 
 def add_door(hotel: House, name: str, kind: str) -> None:
     """Let somebody put up a door at the vendor's own program."""
-    port = ControlPort(hotel.world.simulator("assa-abloy").control)
     number = f"{hotel.code}-{name}"
-    port.post("/seed", {"code": hotel.code, "doors": [{"doorId": number, "name": name, "type": kind}]})
+    hotel.world.simulator("assa-abloy").post(
+        "/seed", {"code": hotel.code, "doors": [{"doorId": number, "name": name, "type": kind}]}
+    )
 
 
 @SHAPES
@@ -73,8 +73,7 @@ def test_a_card_written_over_for_another_guest_is_told(world: World, house: Hous
     stay = hotel.book(["101"])
     card = stay.encode()
     assert card is not None
-    port = ControlPort(world.simulator("assa-abloy").control)
-    port.post("/overwrite", {"device": hotel.doors["102"], "serial": card.value})
+    world.simulator("assa-abloy").post("/overwrite", {"device": hotel.doors["102"], "serial": card.value})
     assert not hotel.opens("101", card)
     hotel.reconcile()
     assert [alert["key"] for alert in hotel.alerts("DRIFT_KEY_MISSING")] == [stay.key()["id"]]
