@@ -13,6 +13,7 @@ from enum import StrEnum
 
 GRAIN = timedelta(minutes=1)
 OLD_CARD = "the card is older than the books"
+TIME = "its time"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 KNOWN = STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
 
@@ -256,7 +257,8 @@ class Model:
                 system = self.rules.rooms.get(room)
                 if system is None or system in stay.barred or system in stay.resting:
                     continue
-                if not any(key.suspended for key in stay.live(system)):
+                cut_short = any(k.exact and k.ended == TIME for k in stay.keys.values() if k.system == system)
+                if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
                     yield stay, room
 
     def _answer(self, held: Held, door: str) -> tuple[Answer, str]:
@@ -295,4 +297,4 @@ class Model:
             if not key.ended and self._window(key)[1] <= self.now:
                 if key.suspended == "person" and not [one for one in stay.live(key.system) if one is not key]:
                     stay.resting.add(key.system)
-                key.ended = "its time"
+                key.ended = TIME
