@@ -73,7 +73,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(site: Hotel) -> None
     assert [line.split()[:2] for line in lines[:6]] == [
         ["changed", "a1"], ["new", "a2"], ["new", "a3"], ["unmapped", "a4"], ["unmapped", "a5"], ["missing", "gone"],
     ]  # fmt: skip
-    assert lines[6:] == ["2 new, 1 changed, 0 same, 2 unmapped, 1 missing", "dry run: nothing was written"]
+    assert lines[6:] == ["2 new, 1 changed, 0 same, 2 unmapped, 1 missing, 0 refused", "dry run: nothing was written"]
     assert (set(_rows(site)), _registered(site)) == (before, [])
 
 
@@ -90,7 +90,7 @@ def test_locks_are_registered_on_the_room_their_label_names_and_once(site: Hotel
     assert data["capabilities"]["remoteRevoke"] is True
     assert (rows["a2"].event_sequence, rows["a1"].event_sequence) == (1, 0)
     again = _import(site)
-    assert again[-2:] == ["0 new, 0 changed, 3 same, 2 unmapped, 1 missing", "0 written"]
+    assert again[-2:] == ["0 new, 0 changed, 3 same, 2 unmapped, 1 missing, 0 refused", "0 written"]
     assert len(_registered(site)) == 2
 
 

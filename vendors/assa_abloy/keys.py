@@ -65,8 +65,17 @@ def is_typed(name: str) -> bool:
 
 def refused_device(label: str, vendor_id: str, why: str) -> LockDevice:
     """Returns a door of the vendor's list that cannot be a lock of ours, with why; nothing unprintable leaves here."""
-    shown, name = ("".join(letter for letter in text if letter.isprintable())[:60] for text in (label or vendor_id, vendor_id))
-    return LockDevice(name, shown, online=False, capabilities=LockCapabilities(), refused=why)
+    return LockDevice(
+        external_id=_printable(vendor_id, 60),
+        label=_printable(label or vendor_id, 60),
+        online=False,
+        capabilities=LockCapabilities(),
+        refused=_printable(why, 120),
+    )
+
+
+def _printable(text: str, most: int) -> str:
+    return "".join(letter for letter in text if letter.isprintable())[:most]
 
 
 def vendor_id(door: Door) -> str:
