@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from devices import adapters, call_counts, health_check
+from devices import health_check
 from devices.health_check import CheckRefused
-from lockservice.core import clock, tenancy
-from vendors.port.errors import LockError
+from devices.health_rules import Reading
 from vendors.port.ids import new_id
 from vendors.port.protocol import ClockSetting
 from vendors.port.types import CallMeta
@@ -27,17 +26,11 @@ def set_clock(tenant_id: str, device_id: str) -> None:
         raise CheckRefused("TRANSITION_REFUSED", "this lock's clock can only be set at the door", retriable=False)
     offset = asked.now.astimezone(ZoneInfo(asked.facts.time_zone or "UTC")).utcoffset()
     offset_s = int(offset.total_seconds()) if offset is not None else 0
-    with adapters.tally() as tally:
-        refused: LockError | None = None
-        try:
-            asked.port.set_clock(asked.device.door(), offset_s, CallMeta(new_id("evt"), priority=1))
-        except LockError as error:
-            refused = error
-            raise
-        finally:
-            with tenancy.tenant(tenant_id):
-                now, counted = clock.now(), call_counts.Counted(calls=tally.calls)
-                call_counts.add(tenant_id, {asked.facts.id: counted}, now)
-                if refused is not None:
-                    call_counts.note_refusal(tenant_id, asked.facts, refused, now)
+    port, meta = asked.port, CallMeta(new_id("evt"), priority=1)
+
+    def question() -> dict[str, Reading]:
+        port.set_clock(asked.device.door(), offset_s, meta)
+        return {}
+
+    health_check.ask(tenant_id, asked, question)
     health_check.check(tenant_id, device_id)

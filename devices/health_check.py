@@ -6,6 +6,7 @@ month's calls are used up. Unlike a poll it takes no lane: who asks over HTTP wo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -46,12 +47,18 @@ def check(tenant_id: str, device_id: str) -> None:
     is noted then.
     """
     asked = prepared(tenant_id, device_id)
+    ask(tenant_id, asked, lambda: {device_id: reading_of(asked.device, asked.port.health_check(asked.device.door()))})
+
+
+def ask(tenant_id: str, asked: Asked, question: Callable[[], Mapping[str, Reading]]) -> None:
+    """Puts a question, which returns what was read of locks, and notes calls, answer and readings.
+    Raises what the question does."""
     heard: Heard | None = None
     refused: LockError | None = None
-    readings: dict[str, Reading] = {}
+    readings: Mapping[str, Reading] = {}
     with adapters.tally() as tally:
         try:
-            readings[device_id] = reading_of(asked.device, asked.port.health_check(asked.device.door()))
+            readings = question()
             heard = Heard(asked.facts.id, "", answered=True)
         except LockError as error:
             heard, refused = breaker_rules.heard(asked.facts.id, "", None, error), error
@@ -89,7 +96,7 @@ def prepared(tenant_id: str, device_id: str) -> Asked:
 def _note(
     tenant_id: str,
     facts: InstallationFacts,
-    readings: dict[str, Reading],
+    readings: Mapping[str, Reading],
     heard: Heard | None,
     calls: int,
     refused: LockError | None,

@@ -12,7 +12,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from devices import health, health_poll, selectors
+from devices import clock_setting, health, health_poll, selectors
+from devices.health_check import CheckRefused
 from devices.health_rules import Reading, Source
 from devices.models import CallCount, DeviceReading, HealthPoll, LockDevice, VendorInstallation
 from lockservice.core.tenancy import queues, tenant
@@ -21,6 +22,7 @@ from tests.flows.conftest import alerts, events, keys, make_hotel, pin_of
 from tests.support.hotel import Hotel, point
 from tests.support.mock_locks import MockLocks
 from tests.support.sweep_ttlock import TtlockCloud, TtlockHotel
+from vendors.port.errors import LockError
 from vendors.port.ids import new_id
 
 Settle = Callable[..., int]
@@ -211,6 +213,16 @@ def test_a_dead_vendor_ends_the_poll_and_counts_for_its_breaker(site: Hotel) -> 
         assert not DeviceReading.objects.filter(tenant_id=site.tenant_id).exists()
         assert Alert.objects.filter(tenant_id=site.tenant_id, code="VENDOR_BREAKER_OPEN").count() == 1
     assert _row(site, "101").online is True  # what was not read is not guessed
+
+
+def test_a_dead_vendor_whose_locks_clocks_are_set_counts_for_its_breaker(site: Hotel) -> None:
+    point(site, "mock://127.0.0.1:9")
+    for _ in range(20):
+        with pytest.raises(LockError):
+            clock_setting.set_clock(site.tenant_id, site.devices["101"])
+    with pytest.raises(CheckRefused):
+        clock_setting.set_clock(site.tenant_id, site.devices["101"])
+    assert alerts(site) == [("VENDOR_BREAKER_OPEN", "critical")]
 
 
 def test_readings_are_kept_for_ninety_days(site: Hotel) -> None:

@@ -6,12 +6,13 @@ A vendor's folder here whose cards are written at a desk has a `desk.py` with `D
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.vendors.site import Site, handle_for, new_key, request_for
+from tests.vendors.proxy import Proxy
+from tests.vendors.site import Simulator, Site, handle_for, new_key, request_for
 from vendors.port.protocol import LockPort, Resume
 from vendors.port.types import (
     CallMeta,
@@ -82,3 +83,21 @@ class CardDesk(ABC):
 
     def handle(self, request: IssueInput, result: CallResult, **changes: Any) -> CredentialHandle:
         return replace(handle_for(request, result), card_number=None, **changes)
+
+
+def opened(
+    vendor: str, desk: Callable[[Simulator, Proxy], CardDesk], counts: Callable[[str], bool] = lambda path: True
+) -> Open:
+    """Returns a way to put up a desk at a vendor's simulator; `counts` names the paths that the proxy breaks and counts."""
+
+    @contextmanager
+    def process() -> Iterator[Callable[[], CardDesk]]:
+        simulator = Simulator.start(vendor)
+        proxy = Proxy(simulator.url, counts)
+        try:
+            yield lambda: desk(simulator, proxy)
+        finally:
+            proxy.stop()
+            simulator.stop()
+
+    return process

@@ -107,7 +107,7 @@ def test_what_is_confirmed_is_one_key_and_no_other(desk: CardDesk) -> None:
 
 def test_a_card_laid_down_later_is_read_too(desk: CardDesk) -> None:
     if not desk.waits_for_card:
-        pytest.skip("the order itself waits for the card")
+        pytest.skip("an order at this desk ends only once a card lies there: none can be laid after it")
     first, second = desk.site.doors[:2]
     card = desk.lay()
     staying = desk.order(first)

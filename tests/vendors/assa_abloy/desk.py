@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from tests.vendors.assa_abloy.harness import AssaSite, VisionlineSite, VostioSite, is_no_login
-from tests.vendors.card_desk import CardDesk, Open
-from tests.vendors.proxy import Proxy
-from tests.vendors.site import Simulator
+from tests.vendors.card_desk import CardDesk, Open, opened
 from vendors import registry
 from vendors.port.protocol import LockPort
 
@@ -37,21 +33,7 @@ class VostioDesk(AssaDesk):
     waits_for_card = True
 
 
-def opened(desk: type[AssaDesk], site: type[AssaSite]) -> Open:
-    @contextmanager
-    def process() -> Iterator[Callable[[], CardDesk]]:
-        simulator = Simulator.start("assa-abloy")
-        proxy = Proxy(simulator.url, is_no_login)
-        try:
-            yield lambda: desk(site(simulator, proxy))
-        finally:
-            proxy.stop()
-            simulator.stop()
-
-    return process
-
-
 DESKS: dict[str, Open] = {
-    "assa vostio": opened(VostioDesk, VostioSite),
-    "assa visionline": opened(AssaDesk, VisionlineSite),
+    "assa vostio": opened("assa-abloy", lambda *at: VostioDesk(VostioSite(*at)), is_no_login),
+    "assa visionline": opened("assa-abloy", lambda *at: AssaDesk(VisionlineSite(*at)), is_no_login),
 }

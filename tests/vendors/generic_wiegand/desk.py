@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-from tests.vendors.card_desk import CardDesk, Open
+from tests.vendors.card_desk import CardDesk, Open, opened
 from tests.vendors.generic_wiegand.direct_relay import DirectRelay
 from tests.vendors.generic_wiegand.harness import WiegandSite
 from tests.vendors.generic_wiegand.test_standalone import LockSite
-from tests.vendors.proxy import Proxy
-from tests.vendors.site import Simulator, new_key
+from tests.vendors.site import new_key
 from vendors.generic_wiegand.virtual_encoder import VirtualEncoder
 from vendors.port.protocol import LockPort, Resume
 from vendors.port.types import CallMeta, CallResult, UpdateInput
@@ -52,21 +49,7 @@ class ControllerDesk(LockDesk):
     keeps_in_books = True
 
 
-def opened(desk: type[LockDesk], site: type[WiegandSite]) -> Open:
-    @contextmanager
-    def process() -> Iterator[Callable[[], CardDesk]]:
-        simulator = Simulator.start("generic-wiegand")
-        proxy = Proxy(simulator.url)
-        try:
-            yield lambda: desk(site(simulator, proxy))
-        finally:
-            proxy.stop()
-            simulator.stop()
-
-    return process
-
-
 DESKS: dict[str, Open] = {
-    "wiegand standalone": opened(LockDesk, LockSite),
-    "wiegand controller": opened(ControllerDesk, WiegandSite),
+    "wiegand standalone": opened("generic-wiegand", lambda *at: LockDesk(LockSite(*at))),
+    "wiegand controller": opened("generic-wiegand", lambda *at: ControllerDesk(WiegandSite(*at))),
 }

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from tests.vendors.card_desk import CardDesk, Open
-from tests.vendors.proxy import Proxy
+from tests.vendors.card_desk import CardDesk, Open, opened
 from tests.vendors.salto.hotel import Hotel
-from tests.vendors.site import Simulator
 from vendors.port.clock import SystemClock
 from vendors.port.protocol import LockPort
 
@@ -40,22 +35,8 @@ class PmsDesk(SaltoDesk):
     keeps_in_books = False
 
 
-def opened(desk: type[SaltoDesk], **settings: object) -> Open:
-    @contextmanager
-    def process() -> Iterator[Callable[[], CardDesk]]:
-        simulator = Simulator.start("salto")
-        proxy = Proxy(simulator.url)
-        try:
-            yield lambda: desk(Hotel(simulator, proxy, **settings))
-        finally:
-            proxy.stop()
-            simulator.stop()
-
-    return process
-
-
 DESKS: dict[str, Open] = {
-    "salto cloud": opened(SaltoDesk),
-    "salto connector": opened(SaltoDesk, transport="connector"),
-    "salto pms": opened(PmsDesk, transport="pms"),
+    "salto cloud": opened("salto", lambda *at: SaltoDesk(Hotel(*at))),
+    "salto connector": opened("salto", lambda *at: SaltoDesk(Hotel(*at, transport="connector"))),
+    "salto pms": opened("salto", lambda *at: PmsDesk(Hotel(*at, transport="pms"))),
 }

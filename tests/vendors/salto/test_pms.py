@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.vendors.salto.harness import ENCODER
 from tests.vendors.salto.hotel import CARD, NOON, PHONE, PIN, H, Hotel, meta
+from tests.vendors.salto.pms_lines import (
+    ACK,
+    ENQ,
+    MARK,
+    READ,
+    cn,
+    issue,
+    order,
+    read_answer,
+    written_to,
+)
 from tests.vendors.salto.scripted_line import HANG_UP, ScriptedLine
 from tests.vendors.site import new_key, request_for
 from vendors.port.errors import (
@@ -29,61 +38,16 @@ from vendors.port.types import (
     CallMeta,
     Door,
     Intent,
-    IssueInput,
-    IssueResult,
     Outcome,
     Propagation,
     RevokeReason,
     UpdateInput,
     Window,
 )
-from vendors.salto.pms_adapter import SaltoPmsPort
 from vendors.salto.pms_client import PmsCall, PmsClient
 from vendors.salto.pms_frames import encode
 from vendors.salto.pms_words import parse_card, read_card
 from vendors.salto.settings import read_settings
-
-ENQ, ACK = b"\x05", b"\x06"
-KEY = "0123456789abcdef" * 4
-MARK = "gk-0123456789abcdef"
-ROOM = Door("lck_101", "101", label="101")
-STAY = Window(datetime(2026, 1, 1, 10, 0, tzinfo=UTC), datetime(2026, 1, 3, 6, 30, tzinfo=UTC))
-"""14:30 on the 1st to 11:00 on the 3rd in Kabul."""
-
-
-def cn(command: str = "CN1") -> bytes:
-    fields = (command, "Front desk", "E", "101", "", "", "", "", "", "1430010126", "1100030126", MARK, "", "", "", "1")
-    return encode(fields)
-
-
-def read_answer(operator: str, room: str = "101") -> bytes:
-    return encode(("LT", "Front desk", room, "", "", "", "CI", "0", "", "1430010126", "1100030126", operator))
-
-
-READ = encode(("LT", "Front desk", "R"))
-BLANK = encode(("LT", "Front desk", "LD"))
-LAID = ((ENQ, [ACK]), (READ, [ACK, BLANK]))
-"""A blank card lies on the encoder, which is read before it is written."""
-
-
-def written_to(command: bytes, *answers: bytes | str) -> ScriptedLine:
-    """A blank card that is read and, over the same connection, ordered to be written."""
-    return ScriptedLine(*LAID, (ENQ, [ACK]), (command, list(answers)))
-
-
-def scripted(hotel: Hotel, *lines: ScriptedLine) -> SaltoPmsPort:
-    waiting = list(lines)
-    return SaltoPmsPort(read_settings(hotel.context()), hotel.context(), lambda limit_s: waiting.pop(0))
-
-
-def order(hotel: Hotel, attempt: int = 1, **changes: object) -> IssueInput:
-    request = request_for(hotel, CARD, (ROOM,), window=STAY, meta=CallMeta(KEY, attempt), **changes)
-    return replace(request, time_zone="Asia/Kabul")
-
-
-def issue(hotel: Hotel, request: IssueInput, *lines: ScriptedLine) -> IssueResult:
-    return scripted(hotel, *lines).issue_credential(request)
-
 
 # --- bytes with meaning
 
@@ -439,263 +403,3 @@ def test_a_resumed_key_never_stopped_and_one_that_is_over_is_refused(pms: Hotel)
     assert pms.port.unsuspend_credential(guest.handle(), meta()).doors[0].outcome is Outcome.DONE
     with pytest.raises(CredentialExpired):
         pms.port.unsuspend_credential(guest.handle(window=Window(NOON - 3 * H, NOON - H)), meta())
-
-
-# --- the log, health
-
-
-def test_the_log_arrives_with_the_card_that_carried_it(pms: Hotel) -> None:
-    door, guest = pms.doors[0], pms.key()
-    span = (NOON - H, NOON + 100 * H)
-    assert guest.opens(door)
-    pms.at(NOON + 80 * H)
-    assert not guest.opens(door)
-    assert pms.port.list_records(door, *span) == ()
-    pms.shown(pms.street, guest.value)
-    records = pms.port.list_records(door, *span)
-    assert [(r.outcome, r.deny_reason, r.attempted_at) for r in records] == [
-        ("granted", None, NOON),
-        ("denied", "expired", NOON + 80 * H),
-    ]
-    assert len({record.external_event_id for record in records}) == 2
-    assert records == pms.port.list_records(door, *span)
-
-
-def test_a_log_without_years_is_dated_over_the_turn_of_the_year(new_hotel: Callable[..., Hotel]) -> None:
-    hotel = new_hotel(transport="pms")
-    eve = datetime(2026, 12, 31, 19, 0, tzinfo=UTC)
-    hotel.at(eve)
-    guest = hotel.key(window=Window(eve - H, eve + 48 * H))
-    assert guest.opens(hotel.doors[0])
-    hotel.at(eve + timedelta(hours=6))
-    hotel.shown(hotel.street, guest.value)
-    (record,) = hotel.port.list_records(hotel.doors[0], eve - H, eve + H)
-    assert record.attempted_at == eve
-
-
-def log_line(door: Door, *rows: tuple[str, str]) -> ScriptedLine:
-    """A conversation for each line of a log, and one for its end, all over one connection."""
-    told = [("WF", door.external_id, day, minute, "0", "0", "101", "#0") for day, minute in rows]
-    answers = [*told, ("WO", door.external_id)]
-    asked = ["WF", *["WN"] * len(rows)]
-    steps = [
-        ((ENQ, [ACK]), (encode((which, door.external_id)), [ACK, encode(answer)]))
-        for which, answer in zip(asked, answers, strict=True)
-    ]
-    return ScriptedLine(*(part for step in steps for part in step))
-
-
-def test_a_line_of_the_log_whose_time_makes_no_sense_leaves_the_others_readable(pms: Hotel) -> None:
-    rows = [("30/11", "10:00"), ("31/02", "10:00"), ("x", "10:00"), ("30/11", "25:61"), ("", ""), ("30/11", "10:05")]
-    line = log_line(pms.doors[0], *rows)
-    records = scripted(pms, line).list_records(pms.doors[0], NOON - 48 * H, NOON)
-    assert [f"{record.attempted_at:%d %H:%M}" for record in records] == ["30 05:30", "30 05:35"]
-    assert (line.is_spent, line.is_closed) == (True, True)
-
-
-def test_a_log_longer_than_five_hundred_lines_is_read_to_its_newest(pms: Hotel) -> None:
-    rows = [(f"{1 + index // 60:02d}/11", f"10:{index % 60:02d}") for index in range(600)] + [("01/12", "12:00")]
-    records = scripted(pms, log_line(pms.doors[0], *rows)).list_records(pms.doors[0], NOON - 24 * H, NOON)
-    assert [f"{record.attempted_at:%d %H:%M}" for record in records] == ["01 07:30"]
-
-
-def test_a_log_without_end_is_given_up(pms: Hotel) -> None:
-    told = [ACK, encode(("WF", "101", "30/11", "10:00", "0"))]
-    which = itertools.chain(["WF"], itertools.repeat("WN", 3100))
-    steps = [((ENQ, [ACK]), (encode((command, "101")), list(told))) for command in which]
-    line = ScriptedLine(*(part for step in steps for part in step))
-    port = scripted(pms, line)
-    with pytest.raises(VendorUnreachable, match="timeout"):
-        port.list_records(ROOM, NOON - H, NOON)
-
-
-def test_a_server_that_writes_the_month_first_is_read_so(new_hotel: Callable[..., Hotel]) -> None:
-    hotel = new_hotel(transport="pms", log_dates="mm/dd")
-    hotel.simulator.post("/seed", {"property": hotel.property, "monthFirst": True})
-    guest = hotel.key()
-    assert guest.opens(hotel.doors[0])
-    hotel.shown(hotel.street, guest.value)
-    (record,) = hotel.port.list_records(hotel.doors[0], NOON - H, NOON + H)
-    assert record.attempted_at == NOON
-    hotel.extra["log_dates"] = "yyyy"
-    with pytest.raises(ValueError, match="log_dates"):
-        hotel.build()
-
-
-def test_health_is_whether_the_server_answers_and_asks_for_no_log(pms: Hotel) -> None:
-    health = pms.port.health_check(pms.doors[0])
-    assert (health.online, health.battery_percent, health.clock_skew_ms) == (True, None, None)
-    assert pms.calls() == ["PMS INFO"]
-
-
-@pytest.mark.parametrize(("letters", "online"), [("ES", True), ("NF", False)])
-def test_an_interface_that_does_not_know_the_question_answers_all_the_same(pms: Hotel, letters: str, online: bool) -> None:
-    line = ScriptedLine((ENQ, [ACK]), (encode(("INFO",)), [ACK, encode((letters,))]))
-    if online:
-        assert scripted(pms, line).health_check(ROOM).online
-        return
-    with pytest.raises(VendorUnreachable):
-        scripted(pms, line).health_check(ROOM)
-
-
-@pytest.mark.parametrize("by_connection", [False, True], ids=["place kept by server", "place kept by connection"])
-def test_a_log_is_read_whole_while_health_is_asked_for(pms: Hotel, by_connection: bool) -> None:
-    pms.simulator.post("/seed", {"property": pms.property, "logPlaceByConnection": by_connection})
-    guest = pms.key()
-    for minute in range(6):
-        pms.at(NOON + timedelta(minutes=minute))
-        assert guest.opens(pms.doors[0])
-    pms.shown(pms.street, guest.value)
-    span = (NOON - H, NOON + H)
-    with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(pms.build().health_check, pms.doors[0]) for _ in range(6)]
-        reading = [pool.submit(pms.build().list_records, pms.doors[0], *span) for _ in range(3)]
-        assert all(answer.result(30).online for answer in asked)
-        told = [[record.attempted_at for record in answer.result(30)] for answer in reading]
-    assert told == [[NOON + timedelta(minutes=minute) for minute in range(6)]] * 3
-
-
-def test_a_log_whose_line_breaks_tells_nothing_instead_of_a_part(pms: Hotel) -> None:
-    first = ((ENQ, [ACK]), (encode(("WF", "101")), [ACK, encode(("WF", "101", "30/11", "10:00", "0", "0", "101", "#0"))]))
-    line = ScriptedLine(*first, (ENQ, [HANG_UP]))
-    with pytest.raises(VendorUnreachable) as caught:
-        scripted(pms, line).list_records(ROOM, NOON - 48 * H, NOON)
-    assert caught.value.throttled, "nothing was lost by asking: it is asked again, from the first line"
-
-
-def test_an_opening_by_a_button_or_from_a_computer_is_no_cards(pms: Hotel) -> None:
-    for how in ("button", "pc"):
-        pms.simulator.post("/door", {"property": pms.property, "device": pms.street.external_id, "opened": how})
-    guest = pms.key(doors=(pms.doors[0], pms.street))
-    assert guest.opens(pms.street)
-    records = pms.port.list_records(pms.street, NOON - H, NOON + H)
-    assert [(record.outcome, record.kind) for record in records] == [("granted", None), ("granted", None), ("granted", CARD)]
-
-
-# --- what lies on the encoder
-
-
-def test_a_card_that_carries_another_guests_key_is_not_written_until_that_key_is_confirmed(pms: Hotel) -> None:
-    pms.by_hand()
-    card = pms.place()
-    first = pms.key()
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.key(doors=pms.doors[1:2])
-    error = caught.value
-    assert (error.reason, error.retriable) == (Reason.CARD_IN_USE, False)
-    assert error.on_card is not None
-    assert (error.on_card.nonce, error.on_card.valid_until) == (f"gk-{first.request.meta.idempotency_key[:16]}", NOON + 72 * H)
-    assert [pms.shown(door, card)[0] for door in pms.doors[:2]] == [True, False]
-    assert [call for call in pms.calls() if "CN" in call] == ["PMS CN1"]
-    other = pms.key(doors=pms.doors[1:2], overwrites=frozenset({error.on_card.name}))
-    assert [key.name for key in other.result.overwritten] == [error.on_card.name]
-    assert [pms.shown(door, card)[0] for door in pms.doors[:2]] == [False, True]
-
-
-def test_what_was_confirmed_is_one_key_and_no_other(pms: Hotel) -> None:
-    pms.by_hand()
-    pms.place()
-    pms.key()
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.key(doors=pms.doors[1:2])
-    assert caught.value.on_card is not None
-    named = frozenset({caught.value.on_card.name})
-    second = pms.place()
-    pms.key(doors=pms.doors[2:3])
-    with pytest.raises(KeyIssueFailed) as refused:
-        pms.key(doors=pms.doors[1:2], overwrites=named)
-    assert refused.value.reason is Reason.CARD_IN_USE
-    assert pms.shown(pms.doors[2], second)[0]
-
-
-@pytest.mark.parametrize("intent", list(Intent))
-def test_a_companions_card_and_a_lost_ones_successor_are_read_first_too(pms: Hotel, intent: Intent) -> None:
-    pms.by_hand()
-    card = pms.place()
-    pms.key()
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.key(intent)
-    assert caught.value.reason is Reason.CARD_IN_USE
-    assert pms.shown(pms.doors[0], card)[0]
-
-
-def test_a_repeat_finds_somebody_elses_card_on_the_encoder_and_leaves_it(pms: Hotel) -> None:
-    pms.by_hand()
-    pms.place()
-    pms.fault(command="CN", do="drop", written=False)
-    unknown = pms.key()
-    card = pms.place()
-    pms.key(doors=pms.doors[1:2])
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.port.issue_credential(replace(unknown.request, meta=replace(unknown.request.meta, attempt=2)))
-    assert caught.value.reason is Reason.CARD_IN_USE
-    assert pms.shown(pms.doors[1], card)[0]
-
-
-@pytest.mark.parametrize("letters", ["LM", "LR"])
-def test_a_staff_card_or_a_spare_one_is_in_use(pms: Hotel, letters: str) -> None:
-    pms.by_hand()
-    pms.place(other=letters)
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.key()
-    assert caught.value.reason is Reason.CARD_IN_USE
-    assert pms.generation(pms.doors[0]) == 0
-
-
-def test_a_card_whose_key_is_over_is_written(pms: Hotel) -> None:
-    pms.by_hand()
-    card = pms.place()
-    pms.key()
-    pms.at(NOON + 73 * H)
-    pms.key(doors=pms.doors[1:2], window=Window(NOON + 73 * H, NOON + 96 * H))
-    assert pms.shown(pms.doors[1], card)[0]
-
-
-def test_a_change_is_written_on_the_guests_own_card_and_on_no_other(pms: Hotel) -> None:
-    pms.by_hand()
-    own = pms.place()
-    guest = pms.key()
-    other = pms.place()
-    pms.key(doors=pms.doors[1:2])
-    longer = guest.handle(window=Window(NOON - H, NOON + 96 * H))
-    for laid in (other, None):  # another guest's, and a blank one
-        pms.place(laid)
-        with pytest.raises(KeyIssueFailed):
-            pms.port.update_credential(UpdateInput(longer, meta(), at_encoder=True))
-    assert pms.shown(pms.doors[1], other)[0]
-    pms.place(own)
-    written = pms.port.update_credential(UpdateInput(longer, meta(), at_encoder=True))
-    assert {door.propagation for door in written.doors} == {Propagation.CONFIRMED}
-    pms.at(NOON + 90 * H)
-    assert pms.shown(pms.doors[0], own)[0]
-
-
-def test_a_card_without_a_start_is_read_all_the_same(pms: Hotel) -> None:
-    pms.simulator.post("/seed", {"property": pms.property, "readsWithoutStart": True})
-    pms.by_hand()
-    pms.place()
-    first = pms.key()
-    with pytest.raises(KeyIssueFailed) as caught:
-        pms.key(doors=pms.doors[1:2])
-    assert caught.value.reason is Reason.CARD_IN_USE
-    again = pms.port.issue_credential(replace(first.request, meta=replace(first.request.meta, attempt=2)))
-    assert again.doors[0].outcome is Outcome.DONE
-    assert pms.generation(pms.doors[0]) == 1
-
-
-def test_a_card_without_a_start_that_is_not_ours_lets_a_repeat_go_on(pms: Hotel) -> None:
-    without = encode(("LT", "Front desk", "205", "", "", "", "CO", "0", "", "", "1100030126", "front1"))
-    line = ScriptedLine((ENQ, [ACK]), (READ, [ACK, without]), (ENQ, [ACK]), (cn(), [ACK, encode(("CN1", "20"))]))
-    result = issue(pms, order(pms, attempt=2), line)
-    assert (result.doors[0].outcome, [w.code for w in result.warnings]) == (Outcome.DONE, ["USE_ONLY_LAST_CARD"])
-
-
-def test_a_server_that_says_at_once_that_no_card_lies_there_is_asked_again(pms: Hotel) -> None:
-    none = [ACK, encode(("EP", "Front desk"))]
-    line = ScriptedLine((ENQ, [ACK]), (READ, none), *LAID, (ENQ, [ACK]), (cn(), [ACK, encode(("CN1", "17"))]))
-    assert issue(pms, order(pms), line).doors[0].outcome is Outcome.DONE
-
-
-def test_a_server_that_hangs_up_after_each_answer_still_writes_cards(pms: Hotel) -> None:
-    pms.simulator.post("/seed", {"property": pms.property, "hangsUp": True})
-    assert pms.key().opens(pms.doors[0])
