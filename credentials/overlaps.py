@@ -21,7 +21,8 @@ from vendors.port.types import Window
 RUNBOOK = "lock/two-stays"
 FLOW = "room_overlap"
 """The saga that looks at a stay's keys again after another stay in their rooms has changed."""
-_MAY_OPEN = (DoorState.NONE, DoorState.PRESENT, DoorState.SUSPENDED)
+# ABSENT too: a key that comes back to a room is wanted at a door that it was taken from; what was left for good is `dropped`.
+_MAY_OPEN = (DoorState.NONE, DoorState.ABSENT, DoorState.PRESENT, DoorState.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
 | `+93 700 123 456`, `tel:+93-700-123-456` | that country's, wherever the house is |
 | `0093 700 123456` | the same; also where the house's country dials abroad otherwise than by 00 |
 | `0700 123 456`, `700123456`, `٠٧٠٠١٢٣٤٥٦` | a number of the house's country |
-| with an extension; a landline; a number of no country's plan | none: a key sent there reaches nobody |
+| with letters (`+93700123XXX`) or an extension; a landline; a number of no country's plan | none: a key there reaches nobody |
 
 One rule: a doubtful number is none. Sources: ITU-T E.164 for the form; the numbering plans are those of libphonenumber.
 """
@@ -13,6 +13,7 @@ One rule: a doubtful number is none. Sources: ITU-T E.164 for the form; the numb
 from __future__ import annotations
 
 import importlib.resources
+import unicodedata
 import zoneinfo
 from collections import Counter
 from functools import cache
@@ -38,6 +39,9 @@ def as_e164(written: str | None, country: str) -> str | None:
     """Return a mobile number in E.164, None for one that cannot be read as such. `country` is ISO 3166 alpha-2, or empty."""
     text = (written or "").strip()
     if not text or len(text) > LONGEST:
+        return None
+    text = "".join(char for char in text.removeprefix("tel:") if unicodedata.category(char) != "Cf")  # marks of direction
+    if any(char.isalpha() for char in text):  # a masked number, or a word: a keypad's letters would make another's number of it
         return None
     number = _read(text, country)
     if number is None and _digits(text).startswith(ABROAD):

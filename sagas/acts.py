@@ -293,7 +293,7 @@ def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause:
     have to be gone from a door before this one is given there."""
     others = card_in_use.with_number(key, number, batch.now)
     for other in others:
-        if other.state in TERMINAL:
+        if other.state in TERMINAL or other.valid_until <= batch.now:
             continue
         is_meant = confirmed or card_in_use.is_of_stay(key, other)
         if not is_meant or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first

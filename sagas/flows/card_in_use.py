@@ -145,14 +145,15 @@ def _marks(issue_key_text: str, rounds: int) -> set[str]:
 
 
 def with_number(key: KeyCredential, number: CardNumber, now: datetime) -> list[KeyCredential]:
-    """Returns the property's other keys on the card of this number, where a key is known by it: live ones, and those that a
-    door may still hold. Until the transaction ends no other key is given a card by its number."""
+    """Returns the property's other keys on the card of this number, where a key is known by it: live ones, also between their
+    end and the moment that they are taken back, and those that a door may still hold. Until the transaction ends no other key
+    is given a card by its number."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"card\x1f{key.tenant_id}\x1f{key.property_id}"]
         )
     rows = KeyCredential.objects.filter(tenant_id=key.tenant_id, card_number_sealed__isnull=False).exclude(id=key.id)
-    live = rows.filter(property_id=key.property_id, state__in=sorted(LIVE), valid_until__gt=now).order_by("id")
+    live = rows.filter(property_id=key.property_id, state__in=sorted(LIVE)).order_by("id")
     over = rows.filter(state__in=sorted(TERMINAL), open_work=True).order_by("id")  # few, in all of a tenant's houses
     here = [*live, *(row for row in over if row.property_id == key.property_id)]
     return [row for row in here if _same(issue_key.card_of(row), number)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -142,6 +143,44 @@ def test_a_guests_own_old_card_is_written_for_her_new_key(world: World, house: H
     assert card.key_id != hers.key_id
     assert opened(hotel, card) == [True, False]
     assert CODE not in codes(stay.credential(card.key_id))
+
+
+def suspend(stay: Stay, *, ends: bool = False) -> None:
+    """Suspend the stay's key, or let it open again."""
+    verb, body = ("unsuspend", {}) if ends else ("suspend", {"reason": "manual"})
+    answer = stay.house.caller("front_desk_supervisor").post(f"/lock/v1/credentials/{stay.key()['id']}/{verb}", body)
+    assert answer.status_code in (200, 202), answer.content
+    stay.house.world.settle()
+
+
+@READING
+def test_a_card_whose_key_rests_is_in_use(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(VENDORS[system]))
+    suspend(first)
+    lay_again(hotel, system, hers)
+    key = come_to_rest(second, ask(second))
+    assert (key["state"], key["waitingFor"], CODE in codes(key)) == ("pending", "desk", True)
+    suspend(first, ends=True)
+    assert opened(hotel, hers) == [True, False]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_card_written_while_its_visionline_key_rested_stays_the_next_guests(world: World, house: Houses, named: bool) -> None:
+    hotel = at_the_desk(house, "assa-abloy")
+    hotel.speak_visionline(named=named)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay("assa-abloy"))
+    suspend(first)
+    hotel.lay("assa-abloy", hers)
+    card = written(second, hers.value)
+    suspend(first, ends=True)
+    assert opened(hotel, card) == [False, True]
+    assert second.key()["state"] == "active"
+    assert first.key()["state"] == "suspended"
+    assert [(alert["code"], alert["key"]) for alert in hotel.alerts()] == [("DOOR_NOT_REACHED", hers.key_id)]
+    assert codes(first.key()) == ["DOORS_MISSING"]
 
 
 def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Houses) -> None:
@@ -306,3 +345,18 @@ def test_a_lost_cards_number_is_given_again_once_the_lock_has_let_go_of_it(world
     world.settle()
     assert stay.credential(key_id)["state"] == "active"
     assert [hotel.opens(door, hers) for door in ("101", "lobby")] == [True, True]
+
+
+@pytest.mark.parametrize("room", ["101", "102"])
+def test_a_number_given_in_the_moment_its_guest_leaves_opens_for_the_next(world: World, house: Houses, room: str) -> None:
+    policy = {"kinds": ["rfid_card"], "late_grace_minutes": 0, "early_grace_minutes": 0}
+    hotel = house({"101": "ttlock", "102": "ttlock"}, shared={"lobby": "ttlock"}, policy=policy)
+    end = world.now + timedelta(hours=2)
+    first, second = hotel.book(["101"], end=end), hotel.book([room], start=end, end=end + timedelta(days=2))
+    hers = first.encode(cardNumber="3000000005")
+    assert hers is not None
+    world.stop_clock(end)  # nobody has taken her key back yet
+    ask(second, cardNumber="3000000005")
+    world.settle()
+    assert second.key()["state"] == "active"
+    assert [hotel.opens(door, hers) for door in ("101", "102", "lobby")] == [room == "101", room == "102", True]

@@ -28,6 +28,7 @@ WRITTEN = {
     "107": ("00351 912 345 678", "+351912345678"),
 }
 NO_NUMBERS = ("12345", "0700123456 ext. 12", "020 123 4567", "ask at the desk")
+MASKED = ("+93700123XXX", "0700FLOWER")
 
 
 def warnings(stay: Stay) -> list[str]:
@@ -71,6 +72,15 @@ def test_a_guest_whose_number_reaches_no_phone_gets_another_kind_of_key(world: W
     assert not rings(hotel, "101", written)
     told = json.dumps([hotel.events(), hotel.alerts(), key])
     assert written not in told
+
+
+@pytest.mark.parametrize("written", MASKED)
+def test_a_masked_number_reaches_no_strangers_phone(world: World, house: Houses, written: str) -> None:
+    hotel = house({"101": "salto"}, policy=PHONES_FIRST)
+    stay = hotel.book(["101"], contact={"phoneE164": written})
+    assert (stay.key()["kind"], warnings(stay), stay.opens("101")) == (PIN, [UNUSABLE, CHANGED], True)
+    for number in ("+93700123999", "+93700356937"):  # what a keypad's letters would make of them
+        assert not rings(hotel, "101", number)
 
 
 def test_without_another_kind_the_key_fails_and_says_why_and_no_vendor_is_asked(world: World, house: Houses) -> None:

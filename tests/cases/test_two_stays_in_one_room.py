@@ -34,6 +34,16 @@ def test_two_guests_with_digits_both_get_in_and_the_overlap_is_told_once(world: 
     assert (warnings(second), second.opens("101"), first.opens("101")) == ([], True, False)
 
 
+def test_who_moves_out_and_back_in_is_told_of_again_to_both(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock"}, policy={"kinds": ["pin_code"], "default_areas": []})
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    for room, told in (("101", [OVERLAP]), ("102", []), ("101", [OVERLAP])):
+        second.change(rooms=[room])
+        assert warnings(second) == told
+        assert [stay.opens("101") for stay in (first, second)] == [True, room == "101"]
+    assert warnings(first) == [OVERLAP]
+
+
 def test_a_guest_who_leaves_the_day_the_next_one_comes_overlaps_with_nobody(world: World, house: Houses) -> None:
     hotel = house({"101": "mock"}, policy={"kinds": ["pin_code"], "late_grace_minutes": 180})
     leaving = hotel.book(["101"], end=world.now + timedelta(hours=2))

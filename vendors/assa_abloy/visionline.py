@@ -304,6 +304,13 @@ class VisionlinePort:
         if not any(card.id == own.id or (card.tag is not None and card.tag == own.tag) for card in held):
             raise another_card(MANIFEST.code, _on_card(held[0]) if held else None)
 
+    def _require_still_own(self, call: Call, serial: str, credential_id: str) -> None:
+        """Raises KeyIssueFailed where the card of this number was written for somebody else since. The server lets that happen
+        while a key rests, since it is cancelled there."""
+        others = [card for card in self._cards.of_number(call, serial) if card.tag != tag_of(credential_id)]
+        if others:
+            raise another_card(MANIFEST.code, _on_card(others[0]))
+
     def _replaced(
         self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
@@ -319,6 +326,8 @@ class VisionlinePort:
             overwrites_card=wanted.overwrites_card or (old.serial is not None and not wanted.rewrites),
             receiver={"endpointId": old.endpoint_id} if old.endpoint_id else wanted.receiver,
         )
+        if wanted.serial is not None:
+            self._require_still_own(call, wanted.serial, source.credential_id)
         if wanted.kind in CARD_KINDS and old.serial is None and not wanted.rewrites:
             raise KeyIssueFailed(MANIFEST.code, "the card's number is not known: write it again at the desk", retriable=False)
         request = source if isinstance(source, IssueInput) else None

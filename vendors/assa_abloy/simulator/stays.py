@@ -96,5 +96,6 @@ def claim_card(house: House, serial: str, key: Key, now: datetime, *, overwrite:
 
 
 def valid_keys(house: House, serial: str, key: Key, now: datetime) -> list[Key]:
-    """Returns the other keys that stand for a card and are valid."""
-    return [k for k in house.keys.values() if k.serial == serial and k.id != key.id and k.status_at(now) == "active"]
+    """Returns the other keys that stand for a card and are valid, or only rest: they open again once they are resumed."""
+    rows = [k for k in house.keys.values() if k.serial == serial and k.id != key.id]
+    return [k for k in rows if k.status_at(now) in {"active", "suspended"}]
