@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from credentials import notices
 from credentials.models import KeyCredential
 from sagas.events.instants import format_instant
 
@@ -75,7 +76,7 @@ def issued(key: KeyCredential, artifact: dict[str, str] | None, at: datetime) ->
         "provisional": key.provisional,
         "delivery": {"deepLink": DEEP_LINK.format(tenant=key.tenant_id, key=key.id)},
         "issuedAt": format_instant(at),
-        "warnings": list(key.warnings),
+        "warnings": notices.told(key),
     }
     if artifact is not None:
         data["delivery"]["artifact"] = artifact
@@ -112,7 +113,7 @@ def updated(key: KeyCredential, changes: dict[str, Any], at: datetime) -> dict[s
         "changes": changes,
         "vendor": key.vendor,
         "updatedAt": format_instant(at),
-        "warnings": list(key.warnings),
+        "warnings": notices.told(key),
     }
 
 

@@ -51,10 +51,10 @@ class SpreadDoor(Protocol):
     effective_not_after: datetime | None
 
 
-def warn(key: NotedKey, code: str, detail: str) -> None:
-    """Adds a warning to the key, once per code."""
+def warn(key: NotedKey, code: str, detail: str, subject: str = "") -> None:
+    """Adds a warning to the key, once per code. `subject` is the id of what it is about, for answers to name."""
     if not is_noted(key, code):
-        key.warnings = [*key.warnings, {"code": code, "detail": detail}]
+        key.warnings = [*key.warnings, {"code": code, "detail": detail, **({"subject": subject} if subject else {})}]
 
 
 def clear(key: NotedKey, code: str) -> None:
@@ -66,6 +66,21 @@ def clear(key: NotedKey, code: str) -> None:
 def is_noted(key: NotedKey, code: str) -> bool:
     """Says whether the key carries the warning."""
     return any(warning.get("code") == code for warning in key.warnings)
+
+
+def subject_of(key: NotedKey, code: str) -> str:
+    """Returns the id of what the key's warning is about; empty where there is no such warning, or no such id."""
+    return next((str(warning.get("subject", "")) for warning in key.warnings if warning.get("code") == code), "")
+
+
+def detail_of(key: NotedKey, code: str) -> str:
+    """Returns what the key's warning says in prose; empty where there is no such warning."""
+    return next((str(warning.get("detail", "")) for warning in key.warnings if warning.get("code") == code), "")
+
+
+def told(key: NotedKey) -> list[dict[str, str]]:
+    """Returns the key's warnings as they are told outside: code and detail."""
+    return [{"code": item.get("code", ""), "detail": item.get("detail", "")} for item in key.warnings]
 
 
 def card_is_stale(key: NotedKey) -> bool:

@@ -238,19 +238,19 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
 
 def encode(
     tenant_id: str, credential_id: str, actor: Actor, act_id: str, *, card_number: CardNumber | None = None,
-    confirm_card_in_use: bool = False,
+    confirm_card_in_use: str = "",
 ) -> Act:  # fmt: skip
     """Moves on a key that waits for the desk, or writes the guest's card again where it is older than our books. Where the
     lock learns card numbers, the number read at the desk is needed; where a desk does the work, one must be connected.
 
-    A card that carries another live key is not written. `confirm_card_in_use` lets that key be written over, the very one that
-    an earlier `encode` of this key told of; with a number, the one whose number it is.
+    A card that carries another live key is not written. `confirm_card_in_use` names that key, as it was told to the person who
+    confirms, and lets it be written over: the one that the last `encode` of this key told of, or the one whose number it is.
 
     Refused: NOT_FOUND, TRANSITION_REFUSED (neither), CARD_ENCODER_OFFLINE (no number, or no desk, whichever is needed),
-    CARD_IN_USE (the number is another live key's).
+    CARD_IN_USE (the number is another live key's, or another card was told of meanwhile; `fields` name what to confirm).
     """
     asked = () if card_number is None else (crypto.blind_index("artifact", tenant_id, card_number.reveal()).hex(),)
-    asked = (*asked, "over") if confirm_card_in_use else asked
+    asked = (*asked, "over", confirm_card_in_use) if confirm_card_in_use else asked
 
     def carry_out() -> Act:
         is_stale, cards_by = _encodable(tenant_id, credential_id)
@@ -263,7 +263,7 @@ def encode(
     return _once(tenant_id, act_id, actor, "encode", credential_id, asked, carry_out)
 
 
-def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardNumber | None, *, confirmed: bool) -> Act:
+def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardNumber | None, *, confirmed: str) -> Act:
     woken: list[str] = []
 
     def do(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:
@@ -279,25 +279,41 @@ def _encode(tenant_id: str, credential_id: str, actor: Actor, card_number: CardN
         saga = card_in_use.told_to(tenant_id, key.id)
         if saga is None:
             raise Refused("TRANSITION_REFUSED", "the key does not wait for the desk")
-        if confirmed and (owner := card_in_use.owner_on_its_way(saga)) is not None:
-            raise Refused(card_in_use.CODE, f"the key {owner.id} on the card is on its way; lay another card, or wait for it")
-        card_in_use.go_on(batch, key, saga, confirmed=confirmed)
+        is_meant = bool(confirmed) and _is_last_told(key, saga, confirmed, is_number=card_number is not None)
+        if is_meant and (owner := card_in_use.owner_on_its_way(saga)) is not None:
+            raise Refused(
+                card_in_use.CODE,
+                f"the key {owner.id} on the card is on its way; lay another card, or wait for it",
+                {card_in_use.FIELD: confirmed},
+            )
+        card_in_use.go_on(batch, key, saga, confirmed=is_meant)
         woken.append(saga.id)
 
     done = _carry_out(tenant_id, credential_id, "encode", actor, do)
     return Act(done.credential_id, woken[0]) if woken else done
 
 
-def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: bool) -> list[str]:
+def _is_last_told(key: KeyCredential, saga: Saga, confirmed: str, *, is_number: bool) -> bool:
+    """Says whether a confirmation is for the card told of last. Another clerk may have laid another card for this key
+    meanwhile: what was confirmed must not be read as her card. With a number it may be for the key whose number it is."""
+    last = card_in_use.subject_of(saga.args[card_in_use.TOLD])
+    if confirmed != last and not is_number:
+        detail = notices.detail_of(key, card_in_use.CODE)
+        raise Refused(card_in_use.CODE, f"another card was laid meanwhile: {detail}", {card_in_use.FIELD: last})
+    return confirmed == last
+
+
+def _take_number(batch: KeyBatch, key: KeyCredential, number: CardNumber, cause: Cause, *, confirmed: str) -> list[str]:
     """Notes which card the key will be on. One number opens for one key: whose it was gets another card. Returns the keys that
     have to be gone from a door before this one is given there."""
     others = card_in_use.with_number(key, number, batch.now)
     for other in others:
         if other.state in TERMINAL or other.valid_until <= batch.now:
             continue
-        is_meant = confirmed or card_in_use.is_of_stay(key, other)
+        is_meant = confirmed == other.id or card_in_use.is_of_stay(key, other)
         if not is_meant or other.state not in (State.ACTIVE, State.SUSPENDED):  # what is on its way is settled first
-            raise Refused(card_in_use.CODE, card_in_use.detail(other), {"cardNumber": "is another valid key's"})
+            wrong = {"cardNumber": "is another valid key's", card_in_use.FIELD: other.id}
+            raise Refused(card_in_use.CODE, card_in_use.detail(other), wrong)
         companions.reissue_overwritten(batch, key, other, PRIORITY_SECURITY, cause)
     issue_key.take_card(key, number)
     return [other.id for other in others]

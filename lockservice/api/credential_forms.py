@@ -96,10 +96,11 @@ EncodeForm = shape(
     cardNumber=serializers.RegexField(
         r"^[0-9]{1,20}\Z", required=False, help_text="The number of the card as the desk's reader shows it, in decimal."
     ),
-    confirmCardInUse=Truth(
+    confirmCardInUse=serializers.RegexField(
+        r"^[a-z]{2,8}_[0-9A-Za-z]{1,40}\Z",
         required=False,
-        help_text="true: a person confirms that the key which the answer CARD_IN_USE told of may be written over. The card's"
-        " other guest gets another card. It confirms no key that was not told of.",
+        help_text="A person confirms that this key may be written over: the key's `cardInUse`, or the field of this name in the"
+        " answer CARD_IN_USE. The card's other guest gets another card. No other key is confirmed: then CARD_IN_USE again.",
     ),
 )
 PinForm = shape(

@@ -244,12 +244,12 @@ class EncodeRoute(Route):
         is not written: CARD_IN_USE, at once or as the operation's error, until it is confirmed."""
         form = read_body(request, EncodeForm)
         card = CardNumber(form["cardNumber"]) if "cardNumber" in form else None
-        who, caller, over = actor(request), principal(request), bool(form.get("confirmCardInUse"))
+        who, caller, over = actor(request), principal(request), form.get("confirmCardInUse", "")
 
         def encode(act_id: str) -> Act:
             done = acts.encode(caller.tenant_id, credential_id, who, act_id, card_number=card, confirm_card_in_use=over)
             if over and not done.is_repeated:
-                record_act(caller, "encode", credential_id, "confirmed that the key on the card may be written over")
+                record_act(caller, "encode", credential_id, f"confirmed that the key {over} on the card may be written over")
             return done
 
         return _on(request, credential_id, encode, masked="cardNumber")

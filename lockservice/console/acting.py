@@ -6,7 +6,7 @@ One rule: no act without a reason of at least three characters; refused acts are
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -34,11 +34,12 @@ class ReasonForm(forms.Form):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an act: `value` is what it returned; a refusal has its code and detail."""
+    """What came of an act: `value` is what it returned; a refusal has code and detail, and `fields` as the API names them."""
 
     value: Any = None
     code: str = ""
     detail: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
@@ -53,7 +54,7 @@ def perform(desk: Desk, action: str, subject_id: str, reason: str, act: Callable
         outcome = Outcome(value=value, detail=REPEATED if getattr(value, "is_repeated", False) else "")
         wake.hint("sagas.drain", "saga")
     except Refused as refused:
-        outcome = Outcome(code=refused.code, detail=refused.detail)
+        outcome = Outcome(code=refused.code, detail=refused.detail, fields=refused.fields)
     record(desk, action, subject_id, reason, outcome)
     return outcome
 

@@ -231,28 +231,39 @@ class EncodeForm(KeyForm):
     confirm_card_in_use = forms.BooleanField(
         label=_("Write over the other guest's key on this card; she gets another card"), required=False
     )
+    card_in_use = forms.RegexField(r"^[a-z]{2,8}_[0-9A-Za-z]{1,40}\Z", widget=forms.HiddenInput, required=False)
+    """Which key the person was told of: the tick is for that one alone."""
 
     def prepare(self) -> None:
         if self.key.state == State.ACTIVE:  # the guest's own card is written again: its number is known
             del self.fields["card_number"]
         elif adapters.manifest(self.key.vendor).cards_by is not CardsBy.NUMBER:  # the encoder reads the card itself
             self.fields["card_number"].required = False
-        if self.key.state == State.ACTIVE or not (self.is_bound or notices.is_noted(self.key, notices.CARD_IN_USE)):
-            del self.fields["confirm_card_in_use"]  # nothing was told that could be confirmed
+        self.initial["card_in_use"] = notices.subject_of(self.key, notices.CARD_IN_USE)
+        if self.key.state == State.ACTIVE or not (self.is_bound or self.initial["card_in_use"]):
+            del self.fields["confirm_card_in_use"], self.fields["card_in_use"]  # nothing was told that could be confirmed
 
     @property
     def recorded_reason(self) -> str:
         """Adds what was confirmed."""
-        confirmed = "the key on the card may be written over: " if self.cleaned_data.get("confirm_card_in_use") else ""
+        confirmed = f"the key {self._confirmed} on the card may be written over: " if self._confirmed else ""
         return confirmed + super().recorded_reason
+
+    @property
+    def _confirmed(self) -> str:
+        return self.cleaned_data.get("card_in_use", "") if self.cleaned_data.get("confirm_card_in_use") else ""
+
+    def tell(self, told: str) -> None:
+        """Shows the form again with the key that was told of now; nothing is ticked."""
+        data = {name: value for name, value in self.data.items() if name != "confirm_card_in_use"}
+        self.data = {**data, "card_in_use": told}
 
     def act(self) -> Any:
         given = self.cleaned_data.get("card_number")
         number = CardNumber(given) if given else None
-        is_confirmed = bool(self.cleaned_data.get("confirm_card_in_use"))
         return acts.encode(
             self.desk.tenant_id, self.key.id, self.desk.actor, self._act_id, card_number=number,
-            confirm_card_in_use=is_confirmed,
+            confirm_card_in_use=self._confirmed,
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ One rule: what is on a card is lost only by the word of a person, and that word 
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ CODE: Final = notices.CARD_IN_USE
 WAITS_FOR_WORD: Final = "the card on the encoder carries another valid key"
 TOLD: Final = "cardInUse"
 """The saga's argument that names the key a person was told of: `name` at the vendor, `credential` if it is one of ours."""
+FIELD: Final = "confirmCardInUse"
+"""The API's field for a confirmation; in a refusal, what would have to be confirmed."""
 NUMBER_OF: Final = "numberOf"
 """The saga's argument with the keys whose card's number a key has taken over, where a lock knows cards by their numbers."""
 OVERWRITES: Final = "overwrites"
@@ -60,7 +63,7 @@ def take(
         work.args = {**work.args, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
         key.waiting_for = issue_key.DESK
         notices.clear(key, CODE)
-        notices.warn(key, CODE, detail(owner))
+        notices.warn(key, CODE, detail(owner), subject_of(work.args[TOLD]))
     else:
         return False
     for door in doors:
@@ -92,6 +95,11 @@ def told_to(tenant_id: str, credential_id: str) -> Saga | None:
     """Returns the saga of a key that has stopped, whose arguments name what was on the card."""
     rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=credential_id, status=SagaStatus.DEAD)
     return rows.filter(**{f"args__{TOLD}__isnull": False}).order_by("-position").first()
+
+
+def subject_of(told: dict[str, Any]) -> str:
+    """Returns the id by which a person confirms what she was told of: our key's, or one made of a strange key's name."""
+    return told.get("credential") or f"card_{hashlib.sha256(told.get('name', '').encode()).hexdigest()[:20]}"
 
 
 def owner_on_its_way(saga: Saga) -> KeyCredential | None:

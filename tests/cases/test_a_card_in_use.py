@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -70,8 +71,20 @@ def written(stay: Stay, number: str, **body: Any) -> Artifact:
     return Artifact("rfid_card", number, key["id"])
 
 
+def told(stay: Stay) -> str:
+    """Return which key lies on the card, as the stay's waiting key tells it."""
+    return str(stay.key()["cardInUse"])
+
+
 def codes(key: dict[str, Any]) -> list[str]:
     return [warning["code"] for warning in key["warnings"]]
+
+
+def hidden(page: str, name: str) -> str:
+    """Return the value of a page's hidden field."""
+    found = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)"', page)
+    assert found, f"no hidden {name}"
+    return found[1]
 
 
 def opened(hotel: House, card: Artifact) -> list[bool]:
@@ -103,7 +116,7 @@ def test_a_confirmed_card_is_written_and_its_guest_gets_another(world: World, ho
     hers = written(first, hotel.lay(VENDORS[system]))
     lay_again(hotel, system, hers)
     assert come_to_rest(second, ask(second))["waitingFor"] == "desk"
-    card = written(second, hers.value, confirmCardInUse=True)
+    card = written(second, hers.value, confirmCardInUse=told(second))
     assert opened(hotel, card) == [False, True]
     world.settle()
     lost = first.credential(hers.key_id)
@@ -191,9 +204,42 @@ def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Hou
     hotel.lay("salto", hers)
     assert come_to_rest(second, ask(second))["waitingFor"] == "desk"
     hotel.lay("salto", other)
-    assert come_to_rest(second, ask(second, confirmCardInUse=True))["waitingFor"] == "desk"
+    assert come_to_rest(second, ask(second, confirmCardInUse=told(second)))["waitingFor"] == "desk"
     assert hotel.opens("103", other)
     assert not hotel.opens("102", other)
+
+
+@READING
+def test_a_confirmation_is_not_taken_for_the_card_another_clerk_laid(world: World, house: Houses, system: str) -> None:
+    vendor = VENDORS[system]
+    alone = ("101", "102", "103") if system == "generic lock without a line" else ()
+    hotel = house({"101": vendor, "102": vendor, "103": vendor}, policy=CARDS, stand_alone=alone)
+    if system == "salto by pms":
+        hotel.speak_pms()
+    if vendor == "generic-wiegand":
+        hotel.seat_desk(vendor)
+    first, second, third = hotel.book(["101"]), hotel.book(["102"]), hotel.book(["103"])
+    hers, other = written(first, hotel.lay(vendor)), written(third, hotel.lay(vendor))
+    lay_again(hotel, system, hers)
+    assert come_to_rest(second, ask(second))["cardInUse"] == hers.key_id  # the first clerk is told
+    lay_again(hotel, system, other)
+    assert come_to_rest(second, ask(second))["cardInUse"] == other.key_id  # and so is a second one, of her card
+    calls, events, before = hotel.vendor_calls(), len(hotel.events()), second.key()
+    address = f"/lock/v1/credentials/{before['id']}/encode"
+    answer = hotel.caller().post(address, {"confirmCardInUse": hers.key_id})
+    assert (answer.status_code, answer.json()["code"]) == (409, f"MELMASTOON.LOCK.{CODE}")
+    assert answer.json()["fields"]["confirmCardInUse"] == other.key_id
+    browser, page = hotel.console(), f"/console/credentials/keycredential/{before['id']}/act/encode/"
+    form = {"act_id": "7" * 32, "reason": "she has lost it", "confirm_card_in_use": "on", "card_in_use": hers.key_id}
+    refused = browser.post(page, form)
+    assert refused.status_code == 409
+    assert hidden(refused.content.decode(), "card_in_use") == other.key_id
+    world.settle()
+    assert (hotel.vendor_calls(), len(hotel.events()), second.key()) == (calls, events, before)
+    assert [hotel.opens(door, other) for door in ("102", "103")] == [False, True]
+    card = written(second, other.value, confirmCardInUse=other.key_id)
+    assert [hotel.opens(door, card) for door in ("102", "103")] == [True, False]
+    assert opened(hotel, hers) == [True, False]
 
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
@@ -225,7 +271,7 @@ def test_a_card_whose_own_writing_is_unclear_cannot_be_confirmed_away(world: Wor
         world.work_without_retries()
         assert second.credential(second_key)["waitingFor"] == "desk"
         calls = hotel.vendor_calls()
-        answer = hotel.caller().post(f"/lock/v1/credentials/{second_key}/encode", {"confirmCardInUse": True})
+        answer = hotel.caller().post(f"/lock/v1/credentials/{second_key}/encode", {"confirmCardInUse": told(second)})
         assert (answer.status_code, answer.json()["code"]) == (409, f"MELMASTOON.LOCK.{CODE}")
         world.work_without_retries()
         assert (second.credential(second_key)["waitingFor"], hotel.vendor_calls()) == ("desk", calls)
@@ -233,7 +279,7 @@ def test_a_card_whose_own_writing_is_unclear_cannot_be_confirmed_away(world: Wor
     assert first.credential(first_key)["state"] == "active"
     hers = Artifact("rfid_card", number, first_key)
     assert opened(hotel, hers) == [True, False]
-    card = written(second, number, confirmCardInUse=True)
+    card = written(second, number, confirmCardInUse=told(second))
     assert opened(hotel, card) == [False, True]
 
 
@@ -266,6 +312,8 @@ def test_the_console_tells_of_a_card_in_use_and_asks(world: World, house: Houses
     assert "confirm_card_in_use" in page
     assert key["id"] in browser.get("/console/credentials/keycredential/?waiting=desk").content.decode()
     form = {"act_id": "5" * 32, "reason": "the first guest has lost it here", "confirm_card_in_use": "on"}
+    form["card_in_use"] = hidden(page, "card_in_use")
+    assert form["card_in_use"] == hers.key_id
     assert browser.post(f"{address}act/encode/", form).status_code == 302
     assert come_to_rest(second, key["id"])["state"] == "active"
     assert opened(hotel, hers) == [False, True]
@@ -300,8 +348,10 @@ def test_a_card_number_of_another_guest_is_refused_before_anything_is_asked(worl
     address = f"/console/credentials/keycredential/{key['id']}/act/encode/"
     asked = browser.post(address, form)
     assert asked.status_code == 409
-    assert "confirm_card_in_use" in asked.content.decode()
-    assert browser.post(address, form | {"confirm_card_in_use": "on"}).status_code == 302
+    page = asked.content.decode()
+    assert "confirm_card_in_use" in page
+    form |= {"confirm_card_in_use": "on", "card_in_use": hidden(page, "card_in_use")}
+    assert browser.post(address, form).status_code == 302
     world.settle()
     assert hotel.opens("102", hers)
     assert first.credential(hers.key_id)["state"] == "revoked"
@@ -328,7 +378,7 @@ def test_a_confirmed_number_opens_the_lobby_for_the_next_guest(world: World, hou
     first, second = hotel.book(["101"]), hotel.book(["102"])
     hers = first.encode(cardNumber="3000000003")
     assert hers is not None
-    ask(second, cardNumber="3000000003", confirmCardInUse=True)
+    ask(second, cardNumber="3000000003", confirmCardInUse=hers.key_id)
     world.settle()
     assert (second.key()["state"], first.credential(hers.key_id)["state"]) == ("active", "revoked")
     assert [hotel.opens(door, hers) for door in ("101", "102", "lobby")] == [False, True, True]

@@ -28,6 +28,7 @@ from lockservice.console.session import Desk, desk_of
 from lockservice.console.site import opens_own_blocks
 from lockservice.core import clock, tenancy
 from lockservice.core.auth_permissions import Permission
+from sagas.flows import card_in_use
 from vendors.port.secrets import Pin
 from vendors.port.types import CredentialKind
 
@@ -250,6 +251,8 @@ class CredentialAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         """Shows the form as it was filled in, with what was told: the person may confirm it now."""
         form.add_error(None, outcome.detail)
+        if isinstance(form, key_forms.EncodeForm):
+            form.tell(outcome.fields.get(card_in_use.FIELD, ""))
         with tenancy.tenant(desk.tenant_id):
             return self.page(request, self.row(request, object_id), {"bound": form}, status=409).render()
 
