@@ -88,24 +88,34 @@ def kind_in(value: object, types: Mapping[int, str]) -> str | None:
 
 
 def devices_in(rows: Sequence[Mapping[str, Any]], types: Mapping[int, str], utc_offset_s: int | None) -> list[LockDevice]:
-    """Returns the locks of a door list. One that cannot be addressed or is of unknown type comes with why it is refused.
+    """Returns the locks of a door list. One that cannot be addressed or is of unknown type comes with why it is refused: a
+    single bad row does not hide the house's other doors."""
+    doors = [(row, *_address_of(row)) for row in rows]
+    addresses = Counter(address for _, _, address in doors)
+    return [_device(row, door_id, address, addresses, types, utc_offset_s) for row, door_id, address in doors]
 
-    Raises KeyError or RowWrong for a row without an id.
-    """
-    doors = [(row, number_or_text(row, "doorID")) for row in rows]
-    names = Counter(str(row.get("doorName")) for row, door_id in doors if isinstance(door_id, int))
-    return [_device(row, door_id, names, types, utc_offset_s) for row, door_id in doors]
+
+def _address_of(row: Mapping[str, Any]) -> tuple[str | int, str]:
+    """Returns a door's id, empty where it has none, and what calls name it by."""
+    try:
+        door_id = number_or_text(row, "doorID")
+    except (KeyError, RowWrong):
+        return "", ""
+    name = row.get("doorName")
+    return door_id, (name if isinstance(name, str) else "") if isinstance(door_id, int) else door_id
 
 
 def _device(
-    row: Mapping[str, Any], door_id: str | int, names: Mapping[str, int], types: Mapping[int, str], utc_offset_s: int | None
-) -> LockDevice:
+    row: Mapping[str, Any], door_id: str | int, address: str, addresses: Mapping[str, int], types: Mapping[int, str],
+    utc_offset_s: int | None,
+) -> LockDevice:  # fmt: skip
     given = row.get("doorName")
     name = given if isinstance(given, str) else ""
-    address = name if isinstance(door_id, int) else door_id
+    if door_id == "":
+        return refused_device(name, "", "a door without an id")
     if not address or len(address) > MAX_NAME or not address.isprintable() or is_typed(address):
         return refused_device(name, str(door_id), f"door {door_id} has no name that a key can list")
-    if isinstance(door_id, int) and names[name] > 1:
+    if addresses[address] > 1:
         return refused_device(name, address, f"door {door_id}: several doors have this name")
     kind = kind_in(row.get("doorType"), types)
     if kind is None:

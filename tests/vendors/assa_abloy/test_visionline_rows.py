@@ -90,6 +90,10 @@ def test_named_doors_are_addressed_by_name_and_the_rest_refused() -> None:
         {"doorID": 9, "doorName": "n" * 51, "doorType": 1},
         {"doorID": "b\x1b[2J" + "9" * 190, "doorName": "302", "doorType": "guest"},
         {"doorID": "x9", "doorName": "301", "doorType": "guest"},
+        {"doorName": "no id", "doorType": "guest"},
+        {"doorID": True, "doorName": "no such id", "doorType": 1},
+        {"doorID": "8888", "doorName": "of the other shape", "doorType": "guest"},
+        {"doorID": 10, "doorName": "8888", "doorType": 1},  # the same name on the wire
     ]
     found = devices_in(rows, TYPES, 0)
     taken = [(one.external_id, one.label) for one in found if not one.refused]
@@ -99,4 +103,6 @@ def test_named_doors_are_addressed_by_name_and_the_rest_refused() -> None:
     assert refused["twice"].endswith("several doors have this name")
     assert all(label.isprintable() and len(label) <= 60 for label in refused)
     assert all(why.isprintable() and len(why) <= 120 for why in refused.values())
-    assert len([one for one in found if one.refused]) == 8
+    assert refused["no id"] == refused["no such id"] == "a door without an id"
+    assert refused["of the other shape"].endswith("several doors have this name")
+    assert len([one for one in found if one.refused]) == 12
