@@ -15,6 +15,8 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.db import connections
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from lockservice.embedded import postgres, process, roles, servers, valkey
@@ -25,6 +27,10 @@ from tests.support.guarded_backend import guard
 from tests.support.leak_watch import LeakWatch
 
 ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
+
+# How long an example takes says something about the machine, not about the property.
+hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("any machine")
 
 _TEST_DATABASES = "test_"
 _session_lock: int | None = None
