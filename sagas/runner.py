@@ -162,7 +162,6 @@ class Runner:
                 except Exception as error:
                     if drain and not is_outage(error):
                         raise
-                    self._in_doubt = True
                     guard.failed(error)
                     continue
                 guard.succeeded()
@@ -177,17 +176,30 @@ class Runner:
         return self.steps
 
     def round(self) -> bool:
-        """Does one round and says whether anything was claimed or recorded."""
+        """Does one round and says whether anything was claimed or recorded. After a failure the next looks for lost claims."""
+        try:
+            recorded, planned = self._record_and_claim()
+        except Exception:
+            self._in_doubt = True
+            raise
+        if self._flying and not planned and not recorded:
+            self._wait(self._idle_s[0])
+            return True
+        return bool(recorded or planned)
+
+    def _record_and_claim(self) -> tuple[int, int]:
         self._renew_if_due()
         if self._in_doubt:
             self._unclaim_lost()
         recorded = self._record()
         planned = self._claim_and_plan()
         self._release_idle()
-        if self._flying and not planned and not recorded:
-            self._wait(self._idle_s[0])
-            return True
-        return bool(recorded or planned)
+        return recorded, planned
+
+    def wait_for_answer(self, seconds: float) -> None:
+        """Waits at most so long for a vendor's answer; not at all when none is awaited."""
+        if self._flying:
+            wait(list(self._flying), timeout=seconds, return_when=FIRST_COMPLETED)
 
     def _drained(self) -> bool:
         """Whether nothing is in flight and no lane held has anything due: a round does not offer every lane a place."""
@@ -435,7 +447,7 @@ class Runner:
     def _wait(self, seconds: float) -> None:
         """Pauses, or less if an answer comes."""
         if self._flying:
-            wait(list(self._flying), timeout=seconds, return_when=FIRST_COMPLETED)
+            self.wait_for_answer(seconds)
         else:
             time.sleep(seconds)
 

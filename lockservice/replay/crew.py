@@ -54,11 +54,11 @@ class _Child:
 
 
 class Crew:
-    """A context in which servers, simulators, consumer, publisher and saga runners work. `place` is where the simulator of a
-    single vendor runs, None where the settings say."""
+    """A context in which servers and simulators work, and with `runners` also a consumer, a publisher and so many saga runners.
+    `place` is where the simulator of a single vendor runs, None where the settings say."""
 
     def __init__(
-        self, local: LocalDirectory, vendors: Sequence[str], place: SimulatorPlace | None, runners: int = 1
+        self, local: LocalDirectory, vendors: Sequence[str], place: SimulatorPlace | None, runners: int = 0
     ) -> None:  # fmt: skip
         self._local = local
         self._given_place = place
@@ -135,7 +135,7 @@ class Crew:
         for name, command in COMMANDS.items():
             if name in alive:
                 self.found.append(name)
-            else:
+            elif self._runners:
                 env = {**QUICK, "LOCK_WAKE_WORKERS": "0"}
                 self._start(name, ["manage.py", command], env)
         for number in range(self._runners):

@@ -23,7 +23,7 @@ from credentials.models import CredentialDoor, DoorState
 from devices.models import LockDevice
 from lockservice.core.tenancy import tenant
 from vendors.port.secrets import Token
-from vendors.port.simulated import HeldKey, SimulatorControl
+from vendors.port.simulated import DoorAttempt, HeldKey, SimulatorControl
 from vendors.port.types import CredentialKind
 
 KeyAtDoor = tuple[str, str, str, datetime, datetime]
@@ -198,12 +198,14 @@ def _tried(
     now: datetime,
     labels: Mapping[str, str],
 ) -> Iterator[Difference]:
-    for shown, row in in_hand:
+    gone = sorted(before - {shown for shown, _ in in_hand}, key=lambda shown: (shown.door, shown.value))
+    attempts = [DoorAttempt(shown.door, shown.kind, shown.value) for shown in (*(shown for shown, _ in in_hand), *gone)]
+    answers = control.try_doors(attempts, now) if attempts else ()
+    for (shown, row), answer in zip(in_hand, answers[: len(in_hand)], strict=True):
         start, end = _window(row)
-        answer = control.try_door(shown.door, shown.kind, shown.value, now)
         if answer.is_open != (start <= now < end):
             verb = "opens outside its window" if answer.is_open else "does not open inside its window"
             yield Difference(labels[shown.door], f"a {shown.kind} of the ledger {verb} ({answer.why})")
-    for shown in before - {shown for shown, _ in in_hand}:
-        if control.try_door(shown.door, shown.kind, shown.value, now).is_open:
+    for shown, answer in zip(gone, answers[len(in_hand) :], strict=True):
+        if answer.is_open:
             yield Difference(labels[shown.door], f"a {shown.kind} that has left the ledger still opens")

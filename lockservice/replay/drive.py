@@ -71,7 +71,11 @@ class Pace:
 
 class Driver:
     """Steps through a timeline. `check` raises when a process that is needed has ended; `look` watches what was published;
-    `serve` does at a quiet moment what the house's people do, and returns how many acts that were."""
+    `serve` does at a quiet moment what the house's people do, and returns how many acts that were.
+
+    `work` is given how many messages wait and what else is left, does a part of it, and returns whether it did. Where other
+    processes work it does nothing.
+    """
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class Driver:
         check: Callable[[], None],
         look: Callable[[], object],
         serve: Callable[[], int] = lambda: 0,
+        work: Callable[[int, Work], bool] = lambda _waiting, _left: False,
         speed: float | None = None,
     ) -> None:
         self._names = names
@@ -90,6 +95,7 @@ class Driver:
         self._check = check
         self._look = look
         self._serve = serve
+        self._work = work
         self._speed = speed
         self._real_start = time.monotonic()
         self._hotel_start: datetime | None = None
@@ -169,8 +175,9 @@ class Driver:
             if now - started > PATIENCE_S:
                 raise StandsStill(f"at {self.now}, {depth} messages wait for the consumer, and {work}")
             self._check()
-            time.sleep(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 1.3)
+            if not self._work(depth, work):
+                time.sleep(pause)
+                pause = min(LONGEST_PAUSE_S, pause * 1.3)
 
     def _is_gone_over(self, waited_s: float) -> bool:
         """Says whether to go on over a retry that is long in coming."""

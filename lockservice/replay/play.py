@@ -26,7 +26,8 @@ from lockservice.replay.bookings import Booking, digest_of
 from lockservice.replay.clerk import Clerk
 from lockservice.replay.crew import Crew
 from lockservice.replay.doors import DoorCheck
-from lockservice.replay.drive import PATIENCE_S, Driver
+from lockservice.replay.drive import PATIENCE_S, Driver, Work
+from lockservice.replay.hands import Hands
 from lockservice.replay.house import TIME_ZONE, ReplayHouse, house_of
 from lockservice.replay.progress import Progress
 from lockservice.replay.report import Report, VendorShare
@@ -42,15 +43,16 @@ LOOKS = 25
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to play. `vendors`: one, or several that share the rooms. `speed`: hotel seconds a real second, None as fast as it
-    goes. `place`: where the one vendor's simulator runs, None where the settings say. `has_desk`: whether a desk without
-    hardware makes the cards of those vendors that need one; without it their guests wait."""
+    goes. `place`: where the one vendor's simulator runs, None where the settings say. `runners`: how many processes run sagas,
+    beside others that consume and publish; 0 does all of it in this process. `has_desk`: whether a desk without hardware
+    makes the cards of those vendors that need one; without it their guests wait."""
 
     bookings: Sequence[Booking]
     vendors: tuple[str, ...]
     tenant_id: str | None = None
     place: SimulatorPlace | None = None
     speed: float | None = None
-    runners: int = 1
+    runners: int = 0
     has_desk: bool = False
 
 
@@ -76,7 +78,12 @@ def play(request: Request, out: TextIO, say: Callable[[str], None]) -> Report:
                 crew.seat(Seat(vendor, house.code, place, house.tenant_id, house.property_id, settings.LOCAL_DIRECTORY.run))
         stage = _Stage(request, house, story, controls, doors)
         found = moved_clock.read()
-        outcome = stage.run(crew, Progress(out, len(story.planned)))
+        progress = Progress(out, len(story.planned))
+        if request.runners:
+            outcome = stage.run(crew, progress, lambda _waiting, _left: False)
+        else:
+            with Hands(crew.found) as hands:
+                outcome = stage.run(crew, progress, hands.turn)
         _restore_clock(found, story, controls.values())
     return outcome
 
@@ -101,7 +108,7 @@ class _Stage:
         self._look_every = max(1, len(story.planned) // LOOKS)
         self._looked_at = 0
 
-    def run(self, crew: Crew, progress: Progress) -> Report:
+    def run(self, crew: Crew, progress: Progress, work: Callable[[int, Work], bool]) -> Report:
         tenant_id = self._house.tenant_id
         before, places = report.count(tenant_id), report.last_places(tenant_id)
         calls_before, started = self._calls(), time.monotonic()
@@ -114,7 +121,7 @@ class _Stage:
         clerk = Clerk(tenant_id, self._request.vendors, has_desk=self._request.has_desk)
         driver = Driver(
             self._house.names, link, self._controls.values(), check=crew.check, look=watch.look, serve=clerk.serve,
-            speed=self._request.speed,
+            work=work, speed=self._request.speed,
         )  # fmt: skip
         try:
             driver.run(self._story, lambda told, now: self._quiet(outcome, progress, told, now))

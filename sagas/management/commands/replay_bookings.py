@@ -53,7 +53,10 @@ class Command(BaseCommand):
         parser.add_argument(
             "--simulator", help="ADDRESS,CONTROL of a simulator that runs, such as 127.0.0.1:7001,http://127.0.0.1:7002"
         )
-        parser.add_argument("--runners", type=int, default=1, help="saga runners to start; default 1")
+        parser.add_argument(
+            "--runners", type=int, default=0,
+            help="so many saga runners, a consumer and a publisher as processes; default 0: this process does it all",
+        )  # fmt: skip
         parser.add_argument("--report", type=Path, help="write the report as JSON")
 
     def handle(self, *_args: Any, **options: Any) -> None:
