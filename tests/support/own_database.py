@@ -14,7 +14,9 @@ from contextlib import contextmanager
 
 import psycopg
 from django.db import connections
+from django.db.backends.postgresql.base import DatabaseWrapper
 from psycopg import sql
+from psycopg_pool import ConnectionPool
 
 from lockservice.embedded import postgres, roles
 from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
@@ -49,23 +51,40 @@ def copy(local: LocalDirectory, name: str = "") -> str:
 
 
 @contextmanager
-def turned_to(name: str) -> Iterator[None]:
-    """Let this process's ORM use another database. Threads that hold a connection must have ended."""
-    database = connections.databases["default"]
-    before = database["NAME"]
-    _let_go()
-    database["NAME"] = name
+def turned_to(name: str, *, keep: bool = False) -> Iterator[None]:
+    """Let this process's ORM use another database. Threads that hold a connection must have ended.
+
+    With `keep`, connections of both databases stay open for the next turn; then `let_go` of the other one before it is dropped.
+    """
+    before = connections.databases["default"]["NAME"]
+    _turn(name, keep=keep)
     try:
         yield
     finally:
-        _let_go()
-        database["NAME"] = before
+        _turn(before, keep=keep)
 
 
-def _let_go() -> None:
+def let_go(name: str) -> None:
+    """Close the connections that were kept to a database."""
+    pool = _kept.pop(name, None)
+    if pool is not None:
+        pool.close()
+
+
+_kept: dict[str, ConnectionPool] = {}
+
+
+def _turn(name: str, *, keep: bool) -> None:
+    database, pools = connections.databases["default"], DatabaseWrapper._connection_pools
     connections.close_all()
-    for connection in connections.all(initialized_only=True):
-        connection.close_pool()
+    if (pool := pools.pop("default", None)) is not None:
+        if keep:
+            _kept[database["NAME"]] = pool
+        else:
+            pool.close()
+    database["NAME"] = name
+    if name in _kept:
+        pools["default"] = _kept.pop(name)
 
 
 def _session_name() -> str:

@@ -80,13 +80,14 @@ class World:
             for simulator in world._simulators.values():
                 simulator.stop()
             world.bus.close()
+            own_database.let_go(database)
             roles.drop_database(local, database)
 
     @contextmanager
     def scene(self) -> Iterator[World]:
         """One test's part: this process works on the world's database, at the present whole minute, without houses."""
         with ExitStack() as stack:
-            stack.enter_context(own_database.turned_to(self.database))
+            stack.enter_context(own_database.turned_to(self.database, keep=True))
             stack.enter_context(override_settings(BUS_PREFIX=self.bus_prefix, SIMULATORS=self._places()))
             self.houses, self.told = [], []
             self.bus.subscribe(topics_by_urgency(), SERVICE_GROUP)
