@@ -58,6 +58,16 @@ def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[Cre
     return {key_id: _beside(key, mine[key_id], by_key, stays) for key_id, key in keys.items()}
 
 
+def noted_stays(key: KeyCredential, doors: Iterable[CredentialDoor]) -> set[str]:
+    """Return the other stays with the warning at doors that the key has or had. Read without locks."""
+    rows = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, device_id__in=sorted({door.device_id for door in doors if door.room_id}), dropped=False,
+        credential__state__in=sorted(LIVE), credential__warnings__contains=[{"code": notices.STAYS_OVERLAP}],
+    )  # fmt: skip
+    found = rows.values_list("credential__reservation_id", flat=True)
+    return {str(stay) for stay in found if stay and stay != key.reservation_id}
+
+
 def set_warning(key: KeyCredential, others: Sequence[Neighbour]) -> None:
     """Put the warning of an overlap on a key, or take it off (not flushed)."""
     if not others:

@@ -172,16 +172,18 @@ class KeyBatch:
             overlaps.set_warning(key, others if key.state in LIVE else ())
             if others or was_noted:
                 self.touch(key)
-                self._look_at_others(key, others)
+                self._look_at_others(key, others, overlaps.noted_stays(key, self.doors_at(key)) if was_noted else set())
 
     def _is_new_as(self, key: KeyCredential, state: State) -> bool:
         return key.state == state and self._loaded_states.get(key.id, key.state) != state
 
-    def _look_at_others(self, key: KeyCredential, others: list[overlaps.Neighbour]) -> None:
+    def _look_at_others(self, key: KeyCredential, others: list[overlaps.Neighbour], noted: set[str]) -> None:
+        """Starts a look at the stays of `others`, and at those `noted`: they were told of a key that may be elsewhere now."""
         cause = Cause(correlation_id=key.reservation_id or key.id)
         name = stay_notices.name_stay(self.tenant_id, str(key.reservation_id), key.property_id, key.rooms) if others else None
-        for stay in sorted({str(other.key.reservation_id) for other in others}):
-            if name is not None and key.state in LIVE:
+        beside = {str(other.key.reservation_id) for other in others}
+        for stay in sorted(beside | noted):
+            if name is not None and key.state in LIVE and stay in beside:
                 self.alerts.append(overlaps.alert(key, name, stay))
             again = intake.own_key("room-overlap", stay, key.id, str(key.event_sequence), str(key.desired_version))
             lane = intake.internal_lane(self.tenant_id)

@@ -40,8 +40,17 @@ def test_who_moves_out_and_back_in_is_told_of_again_to_both(world: World, house:
     for room, told in (("101", [OVERLAP]), ("102", []), ("101", [OVERLAP])):
         second.change(rooms=[room])
         assert warnings(second) == told
+        assert warnings(first) == told
         assert [stay.opens("101") for stay in (first, second)] == [True, room == "101"]
-    assert warnings(first) == [OVERLAP]
+
+
+def test_a_stay_that_becomes_shorter_ends_the_overlap_for_both(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock"}, policy={"kinds": ["pin_code"], "default_areas": []})
+    first = hotel.book(["101"], end=world.now + timedelta(days=3))
+    second = hotel.book(["101"], start=world.now + timedelta(days=1), end=world.now + timedelta(days=4))
+    assert [warnings(first), warnings(second)] == [[OVERLAP], [OVERLAP]]
+    first.change(end=world.now + timedelta(hours=20))
+    assert [warnings(first), warnings(second)] == [[], []]
 
 
 def test_a_guest_who_leaves_the_day_the_next_one_comes_overlaps_with_nobody(world: World, house: Houses) -> None:
