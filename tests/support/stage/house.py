@@ -264,7 +264,7 @@ class House:
     def seat_desk(self, vendor: str = "generic-wiegand") -> None:
         """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""
         folder = Path(tempfile.mkdtemp(prefix="stage-desk-"))
-        gateway = self._start("manage.py", "bridge_gateway", "--port", "0", "--heartbeat", "0.5")
+        gateway = self._start("manage.py", "bridge_gateway", "--port", "0")
         assert gateway.stdout is not None
         port = int(gateway.stdout.readline().strip().rstrip("/").split(":")[2].partition("/")[0])
         seat = Seat(vendor, self.code, self.world.place(vendor).address, self.tenant_id, self.property_id, folder)
