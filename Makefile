@@ -9,10 +9,10 @@ READY := $(VENV)/ready
 # Two workers pay off on two cores; the suite is made for running in parallel on one database.
 TEST_WORKERS ?= 2
 # The long faults that share nothing run side by side. The others kill and load whole processes: one at a time.
-CHAOS_IN_LANES := tests/vendors tests/sweep
+CHAOS_IN_LANES := tests/vendors tests/sweep tests/oracle
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run first-key test chaos oracle check bench lock clean
+.PHONY: help venv run first-key test chaos oracle oracle-proof check bench lock clean
 
 help:
 	@echo "make run        the service with its demo hotel, embedded PostgreSQL and Valkey"
@@ -20,6 +20,7 @@ help:
 	@echo "make test       the suite (random order, no network but loopback)"
 	@echo "make chaos      the long fault injections"
 	@echo "make oracle     random stays against the doors, judged by a model; MINUTES=30 SEED=1"
+	@echo "make oracle-proof  random stays on a product with planted faults, each of which must be found"
 	@echo "make check      lint, types, import contract, migrations, event schemas, API document"
 	@echo "make bench      figures beside their raw baselines"
 	@echo "make lock       solve the dependencies anew and write the hashed lock files"
@@ -54,6 +55,10 @@ endif
 oracle: $(READY)
 	@exec env ORACLE_MINUTES=$(or $(MINUTES),30) ORACLE_SEED=$(SEED) $(BIN)/python -m pytest -q -n 0 -p no:randomly --timeout 0 \
 		--show-capture=no tests/oracle/draw_seeds.py $(PYTEST_ARGS)
+
+oracle-proof: $(READY)
+	@exec env ORACLE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -n 0 -p no:randomly --timeout 0 --show-capture=no \
+		tests/oracle/find_mutations.py $(PYTEST_ARGS)
 
 bench: $(READY)
 	@exec $(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -3,6 +3,7 @@
 | module | what it is |
 |---|---|
 | `model` | who must and who must not get in, at any moment; knows events, actions and the clock |
+| `facts` | what the model takes for known: the hotel, its stays, what guests hold |
 | `lives` | random lives: lists of steps, as data |
 | `houses` | the houses that lives are played in |
 | `player` | plays a life on the stage and asks the doors after every step |

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.oracle.model import Rules
+from tests.oracle.facts import Rules
 
 WIDE = {"calls_per_minute": 100_000, "calls_per_month": 10_000_000}
 PINS = {"kinds": ["pin_code"]}
 CARDS = {"kinds": ["rfid_card"]}
+PHONES = {"kinds": ["mobile_app"], "default_areas": []}
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,23 @@ class Plan:
     zone: str = "Asia/Kabul"
 
     @property
+    def has_encoder(self) -> bool:
+        """Whether cards are written at the desk."""
+        return "rfid_card" in self.policy["kinds"]
+
+    @property
+    def needs_phone(self) -> bool:
+        """Whether keys go to a telephone number."""
+        return "mobile_app" in self.policy["kinds"]
+
+    @property
     def systems(self) -> list[str]:
         """Return the vendors, each once."""
         return list(dict.fromkeys([*self.rooms.values(), *self.areas.values()]))
 
     def rules(self) -> Rules:
         """Return what the model knows of the house."""
-        return Rules(self.rooms, self.areas, on_card=frozenset({"salto", "assa-abloy", "generic-wiegand"}))
+        return Rules(self.rooms, self.areas, self.zone, on_card=frozenset({"salto", "assa-abloy", "generic-wiegand"}))
 
 
 def _three(vendor: str, *, lobby: bool = True) -> dict[str, Any]:
@@ -42,4 +53,6 @@ HOUSES = {
     "mixed": Plan({"101": "ttlock", "102": "ttlock", "201": "mock"}, {"lobby": "ttlock"}, PINS, "Europe/Berlin"),
     "salto": Plan(**_three("salto", lobby=False), policy=CARDS | {"default_areas": []}, zone="Europe/Berlin"),
     "vostio": Plan(**_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}),
+    "salto phones": Plan(**_three("salto", lobby=False), policy=PHONES),
+    "vostio phones": Plan(**_three("assa-abloy", lobby=False), policy=PHONES, zone="Europe/Berlin"),
 }

@@ -17,6 +17,8 @@ STAYS = 3
 HOUR, DAY = 60, 24 * 60
 CLOCKS = ("2026-11-02T09:00:00+00:00", "2026-10-24T13:00:00+00:00", "2027-03-27T12:00:00+00:00")
 """When lives begin: an ordinary day, and the days before the nights on which Berlin's clocks change."""
+HOURS = (("14:00", "12:00"), ("12:00", "13:00"), ("15:00", "10:00"), ("02:30", "02:30"))
+"""Hours of a house; the last come twice, or not at all, on the nights on which clocks change."""
 FAULTS = ("drop", "lost", "error", "throttled")
 
 
@@ -43,9 +45,16 @@ class Writer:
         yield lambda: self._book(self._stay()), 10
         yield lambda: {"do": "dates", "stay": self._stay(), **self._window()}, 10
         yield lambda: {"do": "rooms", "stay": self._stay(), "rooms": self._rooms()}, 10
+        yield lambda: {"do": "days", "stay": self._stay(), "rooms": self._rooms(), **self._days()}, 5
+        yield lambda: {"do": "hours", "hours": list(self._random.choice(HOURS))}, 3
+        yield lambda: {"do": "swap", "doors": sorted(self._random.sample(sorted(self._plan.rooms), 2))}, 2
         yield lambda: {"do": "wait", "minutes": self._random.choice((10, 55, HOUR, 3 * HOUR, 6 * HOUR, 7 * HOUR, DAY))}, 22
-        for name, weight in (("cancel", 4), ("reinstate", 5), ("no_show", 5), ("check_out", 3), ("second", 5), ("encode", 0)):
-            yield self._plain(name), weight + (12 if name == "encode" and "salto" in self._plan.systems else 0)
+        for name, weight in (("cancel", 4), ("reinstate", 5), ("no_show", 5), ("check_out", 3), ("second", 5)):
+            yield self._plain(name), weight
+        if self._plan.has_encoder:
+            yield self._plain("encode"), 12
+            yield self._lay, 6
+            yield lambda: {"do": "desk", "is_there": self._random.random() < 0.6}, 4
         for name, weight in (("suspend", 6), ("resume", 6), ("revoke", 2), ("replace", 3)):
             yield self._keyed(name), weight
         for verb in ("suspend", "unsuspend"):
@@ -87,6 +96,13 @@ class Writer:
         start = self._random.choice((-DAY, -HOUR, -HOUR, -10, 30, 3 * HOUR, DAY))
         length = self._random.choice((30, 4 * HOUR, DAY, DAY, 2 * DAY, 5 * DAY))
         return {"from": start, "until": start + length}
+
+    def _days(self) -> Step:
+        first = self._random.choice((-1, 0, 0, 1))
+        return {"from": first, "until": first + self._random.choice((0, 1, 1, 2, 5))}
+
+    def _lay(self) -> Step:
+        return {"do": "encode", "stay": self._stay(), "card_of": self._stay(), "confirms": self._random.random() < 0.5}
 
     def _rooms(self) -> list[str]:
         count = self._random.choices((1, 2), (4, 1))[0]

@@ -6,16 +6,18 @@ judges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
 from enum import StrEnum
+from itertools import permutations
+
+from tests.oracle.facts import CANCELLED, KNOWN, LEFT, NO_SHOW, STANDS, Days, Held, Key, Rules, Stay
 
 GRAIN = timedelta(minutes=1)
 OLD_CARD = "the card is older than the books"
+WRITTEN_OVER = "its card was written over"
 TIME = "its time"
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-KNOWN = STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
 
 
 class Answer(StrEnum):
@@ -24,77 +26,6 @@ class Answer(StrEnum):
     MUST = "must open"
     MUST_NOT = "must not open"
     MAY = "may open"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """A house: room labels and areas to their lock systems, and its policy. `on_card` are systems whose cards carry the key, so
-    that a change is known to the card's holder alone until the desk writes it again."""
-
-    rooms: Mapping[str, str]
-    areas: Mapping[str, str]
-    early: timedelta = timedelta(0)
-    late: timedelta = timedelta(hours=2)
-    no_show_after: timedelta = timedelta(hours=6)
-    on_card: frozenset[str] = frozenset()
-
-    def doors(self, rooms: list[str], system: str) -> frozenset[str]:
-        """Return the doors of one lock system that a stay in these rooms opens: its rooms there and the shared doors."""
-        mine = {room for room in rooms if self.rooms.get(room) == system}
-        return frozenset(mine | {area for area, its in self.areas.items() if its == system}) if rooms else frozenset()
-
-
-@dataclass
-class Held:
-    """What a guest was handed: digits, a card, a phone's key. `carried` is what a card was written with."""
-
-    key: Key
-    kind: str
-    value: str = field(repr=False)
-    is_over: bool = False
-    carried: tuple[frozenset[str], datetime, datetime] | None = None
-
-
-@dataclass
-class Key:
-    """One key of a stay. `exact` is a window that a person gave it, which has no grace."""
-
-    id: str
-    system: str
-    stay: Stay
-    made_by_person: bool = False
-    exact: tuple[datetime, datetime] | None = None
-    ended: str = ""
-    suspended: str = ""
-
-
-@dataclass
-class Stay:
-    """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
-    `resting` those at which it was over while a person had suspended it, `troubled` those that failed while something was
-    asked of them."""
-
-    id: str
-    version: int = -1
-    status: str = ""
-    rooms: list[str] = field(default_factory=list)
-    start: datetime = LONG_AGO
-    end: datetime = LONG_AGO
-    came: bool = False
-    no_show_due: datetime | None = None
-    barred: set[str] = field(default_factory=set)
-    keys: dict[str, Key] = field(default_factory=dict)
-    resting: set[str] = field(default_factory=set)
-    troubled: set[str] = field(default_factory=set)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the booking stands."""
-        return self.status in (STANDS, NO_SHOW)
-
-    def live(self, system: str) -> list[Key]:
-        """Return the stay's live keys at a lock system."""
-        return [key for key in self.keys.values() if not key.ended and key.system == system]
 
 
 @dataclass(frozen=True)
@@ -117,6 +48,7 @@ class Model:
         self.held: list[Held] = []
         self.broken: set[str] = set()  # lock systems that fail now: what is asked of them may be late, and is told
         self.to_tell: list[tuple[str, str]] = []  # of which stay, and what
+        self.hours = time(14), time(11)
 
     # -- what happens
 
@@ -131,7 +63,16 @@ class Model:
                 for key in stay.keys.values():
                     key.suspended = key.suspended or NO_SHOW
 
-    def told(self, stay_id: str, version: int, status: str, rooms: list[str], start: datetime, end: datetime) -> bool:
+    def told(
+        self,
+        stay_id: str,
+        version: int,
+        status: str,
+        rooms: list[str],
+        start: datetime,
+        end: datetime,
+        days: Days | None = None,
+    ) -> bool:
         """Hear an event of a booking. The highest version wins; an unknown word changes nothing. Says whether it was news."""
         stay = self.stays.setdefault(stay_id, Stay(stay_id))
         same = (stay.status, stay.rooms, stay.start, stay.end) == (status, rooms, start, end)
@@ -145,7 +86,7 @@ class Model:
         stay.status = before if before in (CANCELLED, LEFT) and status == NO_SHOW else status
         if before in (CANCELLED, LEFT) and status == STANDS:
             stay.came, stay.barred, stay.resting = False, set(), set()
-        stay.rooms, stay.start, stay.end = list(rooms), start, end
+        stay.rooms, stay.start, stay.end, stay.days = list(rooms), start, end, days
         stay.troubled |= self.broken
         for key in stay.keys.values():
             if not stay.is_open:
@@ -158,6 +99,20 @@ class Model:
         if stay.is_open and set(rooms) - set(self.rules.rooms):
             self.to_tell.append((stay_id, "a room without a lock"))
         return True
+
+    def hours_changed(self, hours: tuple[time, time]) -> None:
+        """Hear other hours of the house: windows of stays given as days move, and keys follow. A window a person gave goes on."""
+        self.hours = hours
+        for stay in self.stays.values():
+            if stay.days is None or not stay.is_open:
+                continue
+            window = self.rules.window(stay.days, hours)
+            if window != (stay.start, stay.end):
+                stay.start, stay.end = window
+                stay.troubled |= self.broken
+                for key in stay.keys.values():
+                    key.exact = None
+                self._end_by_time(stay)
 
     def _no_show(self, stay: Stay, before: str) -> None:
         if stay.status == NO_SHOW:
@@ -185,8 +140,9 @@ class Model:
         key.ended = "a person ended the stay's keys" if system in stay.barred else ""
         key.suspended = "person" if system in stay.resting else ""
 
-    def handed(self, stay_id: str, key_id: str, kind: str, value: str) -> None:
-        """Note what the guest was handed of a key; what she was handed of it before is over, if it is another."""
+    def handed(self, stay_id: str, key_id: str, kind: str, value: str, *, over: bool = False) -> None:
+        """Note what the guest was handed of a key; what she was handed of it before is over, if it is another. A card that lay
+        there is written over where it is the stay's own, carries no live key, or a person says so: `over`."""
         key = self.stays[stay_id].keys[key_id]
         mine = [one for one in self.held if one.key is key]
         if not any(one.value == value for one in mine):
@@ -197,6 +153,15 @@ class Model:
         held = next(one for one in mine if one.value == value)
         if kind == "rfid_card" and key.system in self.rules.on_card:
             held.carried = (self.rules.doors(key.stay.rooms, key.system), *self._window(key))
+            for other in self.held:
+                if other.value == value and other.key is not key:
+                    self._written_over(other, over=over or other.key.stay is key.stay)
+
+    def _written_over(self, held: Held, *, over: bool) -> None:
+        if over and not held.is_over:
+            held.key.ended = held.key.ended or WRITTEN_OVER
+        if held.is_over or held.key.ended:
+            held.carried = None
 
     # -- what people do, once it was accepted
 
@@ -260,6 +225,16 @@ class Model:
                 cut_short = any(k.exact and k.ended == TIME for k in stay.keys.values() if k.system == system)
                 if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
                     yield stay, room
+
+    def sharing(self) -> Iterator[tuple[Key, str]]:
+        """Return live keys with a room that another stay with a live key has at the same time, which both must be told."""
+        for key, other in permutations([k for stay in self.stays.values() for k in stay.keys.values() if not k.ended], 2):
+            one, two = key.stay, other.stay
+            rooms = {
+                room for room in one.rooms if room in two.rooms and self.rules.rooms.get(room) == key.system == other.system
+            }
+            if one is not two and rooms and one.start < two.end and two.start < one.end:
+                yield key, min(rooms)
 
     def _answer(self, held: Held, door: str) -> tuple[Answer, str]:
         now_is, why = self._ideal(held, door)

@@ -21,8 +21,9 @@
 
 A seed is `{"code", "clientId", "clientSecret", "username", "password", "webhookSecret"?, "accessKey"?, "timeZone"?,
 "rateLimit"?, "cardWaitMs"?, "issuesSlowly"?, "namesDoors"?, "doors": [{"doorId", "name", "type"?, "online"?}],
-"encoders": [{"name", "feeds"?}]}`. What a later seed leaves out stays. With `namesDoors` Visionline speaks as its public
-clients show it. A door's `type` is `guest`, `common`, `entrance` or `elevator`; any other word or number is told as it is.
+"encoders": [{"name", "feeds"?, "offline"?}]}`. What a later seed leaves out stays. With `namesDoors` Visionline speaks as
+its public clients show it. A door's `type` is `guest`, `common`, `entrance` or `elevator`; any other word or number is told
+as it is.
 
 One rule: no service knows this side.
 """
@@ -92,7 +93,8 @@ class Control:
             lock.kind = row.get("type", lock.kind)
             lock.is_online = row.get("online", lock.is_online)
         for row in body.get("encoders", ()):
-            house.encoders.setdefault(row["name"], Encoder(row["name"], feeds=row.get("feeds", False)))
+            encoder = house.encoders.setdefault(row["name"], Encoder(row["name"], feeds=row.get("feeds", False)))
+            encoder.is_offline = row.get("offline", encoder.is_offline)
         return {"house": house.code, "doors": len(house.locks)}
 
     def _dump(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""What the model takes for known: a hotel with its doors and hours, its stays, their keys, and what guests hold.
+
+One rule: it knows nothing of the product, and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+MINUTE = timedelta(minutes=1)
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+KNOWN = STANDS, CANCELLED, LEFT, NO_SHOW = "confirmed", "cancelled", "checked_out", "no_show"
+Days = tuple[date, date]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A house: room labels and areas to their lock systems, and its policy. `on_card` are systems whose cards carry the key, so
+    that a change is known to the card's holder alone until the desk writes it again."""
+
+    rooms: Mapping[str, str]
+    areas: Mapping[str, str]
+    zone: str = "Asia/Kabul"
+    early: timedelta = timedelta(0)
+    late: timedelta = timedelta(hours=2)
+    no_show_after: timedelta = timedelta(hours=6)
+    on_card: frozenset[str] = frozenset()
+
+    def doors(self, rooms: list[str], system: str) -> frozenset[str]:
+        """Return the doors of one lock system that a stay in these rooms opens: its rooms there and the shared doors."""
+        mine = {room for room in rooms if self.rooms.get(room) == system}
+        return frozenset(mine | {area for area, its in self.areas.items() if its == system}) if rooms else frozenset()
+
+    def window(self, days: Days, hours: tuple[time, time]) -> tuple[datetime, datetime]:
+        """Return the window of a stay given as days. It lasts to the end of the day where one day's hours would leave none."""
+        (first, last), (comes, leaves) = days, hours
+        start, end = self._reached(datetime.combine(first, comes), 0), self._reached(datetime.combine(last, leaves), -1)
+        if end <= start:
+            end = self._reached(datetime.combine(last + timedelta(days=1), time()), -1)
+        return start, end
+
+    def _reached(self, wall: datetime, which: int) -> datetime:
+        """Return when the clocks come to a time: the first or the last instant; where it is left out, when they jump over it."""
+        zone = ZoneInfo(self.zone)
+        found = sorted(wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        while found[0].astimezone(zone).replace(tzinfo=None) < wall:
+            found = [found[0] + MINUTE] * 2
+        return found[which]
+
+
+@dataclass
+class Held:
+    """What a guest was handed: digits, a card, a phone's key. `carried` is what a card was written with."""
+
+    key: Key
+    kind: str
+    value: str = field(repr=False)
+    is_over: bool = False
+    carried: tuple[frozenset[str], datetime, datetime] | None = None
+
+
+@dataclass
+class Key:
+    """One key of a stay. `exact` is a window that a person gave it, which has no grace."""
+
+    id: str
+    system: str
+    stay: Stay
+    made_by_person: bool = False
+    exact: tuple[datetime, datetime] | None = None
+    ended: str = ""
+    suspended: str = ""
+
+
+@dataclass
+class Stay:
+    """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
+    `resting` those at which it was over while a person had suspended it, `troubled` those that failed while something was
+    asked of them."""
+
+    id: str
+    version: int = -1
+    status: str = ""
+    rooms: list[str] = field(default_factory=list)
+    start: datetime = LONG_AGO
+    end: datetime = LONG_AGO
+    days: Days | None = None
+    came: bool = False
+    no_show_due: datetime | None = None
+    barred: set[str] = field(default_factory=set)
+    keys: dict[str, Key] = field(default_factory=dict)
+    resting: set[str] = field(default_factory=set)
+    troubled: set[str] = field(default_factory=set)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the booking stands."""
+        return self.status in (STANDS, NO_SHOW)
+
+    def live(self, system: str) -> list[Key]:
+        """Return the stay's live keys at a lock system."""
+        return [key for key in self.keys.values() if not key.ended and key.system == system]
