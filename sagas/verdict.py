@@ -16,13 +16,14 @@ from enum import StrEnum
 
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
-from credentials.notices import card_is_stale, is_spreading
+from credentials.notices import OF_CLOCKS, card_is_stale, is_noted, is_spreading
 from credentials.reservations import ENDED
 from credentials.targets import is_left
 from devices import breaker, selectors
-from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS, Zone, believed_skew_ms
+from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS, Zone, believed_skew_ms, window_by_clocks
 from devices.models import LockDevice
 from sagas.models import Finding
+from vendors.port.types import Window
 
 UNHEARD_AFTER = timedelta(hours=24)
 """A lock that can be asked and was not heard of for longer (hotel's time) is not known to work. Polls are at most 9 h apart."""
@@ -235,7 +236,8 @@ def _by_window(
     if door.carried_from is None or door.carried_until is None:
         return Answer.DOUBT, Why.NOT_KNOWN, None
     ahead = timedelta(milliseconds=facts.ahead_ms[lock.id])
-    opens_from, opens_until = door.carried_from - ahead, door.carried_until - ahead
+    given = window_by_clocks(Window(door.carried_from, door.carried_until), _clocks_of_one_call(key, door, facts))
+    opens_from, opens_until = given.valid_from - ahead, given.valid_until - ahead
     needed_from, tolerance = max(facts.now, stay.valid_from), timedelta(milliseconds=SKEW_WARN_MS)
     if opens_from > needed_from + tolerance:
         return Answer.SHUT, Why.CLOCK_OFF if door.carried_from <= needed_from else Why.STARTS_LATE, opens_from
@@ -246,6 +248,16 @@ def _by_window(
     if door.verb:
         return Answer.DOUBT, Why.NOT_KNOWN, opens_until
     return Answer.OPENS, Why.NONE, opens_until
+
+
+def _clocks_of_one_call(key: KeyCredential, door: CredentialDoor, facts: _Facts) -> list[int | None]:
+    """Return how far the clocks are off of all doors that got one window together, where it was cut for the one that is off."""
+    if not any(is_noted(key, code) for code in OF_CLOCKS):
+        return []
+    beside = [
+        row for (key_id, _), row in facts.doors.items() if key_id == key.id and row.lane == door.lane and not is_left(row)
+    ]
+    return [facts.ahead_ms.get(row.device_id) for row in beside]
 
 
 def _by_lock(room: str, lock: LockDevice, key: KeyCredential | None, facts: _Facts) -> tuple[Answer, Why]:

@@ -70,6 +70,24 @@ def test_a_lock_four_hours_behind_is_green_on_nobodys_verdict(world: World, hote
     assert _doors(stay)["lobby"] == ("opens", "")
 
 
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_door_whose_window_was_cut_for_another_doors_clock_is_not_green(
+    world: World, house: Callable[..., House], vendor: str
+) -> None:
+    hotel = house({"101": vendor}, shared={"lobby": vendor}, policy={"kinds": ["pin_code"]})
+    world.control(vendor).set_door_clock(hotel.doors["101"], 4 * 3600)
+    hotel.poll_health()
+    stay = hotel.book(["101"], start=world.now - timedelta(hours=1), guest="Amal Haddad")
+    assert not stay.opens("lobby")
+    assert _doors(stay)["lobby"][0] == "shut"
+    world.advance(hours=3, minutes=10)
+    assert stay.opens("lobby")
+    assert _doors(stay)["lobby"] == ("opens", "")
+    world.heal()
+    hotel.poll_health()
+    assert _doors(stay) == {"101": ("opens", ""), "lobby": ("opens", "")}
+
+
 def test_a_lock_with_a_flat_battery_or_out_of_reach_is_not_green(hotel: House) -> None:
     stay = hotel.book(["101"], guest="Amal Haddad")
     hotel.change_lock("101", battery_percent=8)

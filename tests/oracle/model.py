@@ -242,7 +242,9 @@ class Model:
             return now_is, why
         doors, start, end = held.carried
         written = Answer.MUST_NOT if door not in doors else self._time(start, end)
-        return (now_is, why) if written is now_is else (Answer.MAY, OLD_CARD)
+        if written is now_is or written is Answer.MAY:
+            return written, why
+        return Answer.MAY, OLD_CARD
 
     def _ideal(self, held: Held, door: str) -> tuple[Answer, str]:
         key, stay = held.key, held.key.stay

@@ -393,8 +393,10 @@ class Player:
         return True
 
     def _do_heal(self, step: Step) -> Any:
+        """All is well again; that a clock is right is known from the next poll."""
         self.world.heal()
         self.model.broken.clear()
+        self.house.poll_health()
         return True
 
     def _do_upkeep(self, step: Step) -> Any:
