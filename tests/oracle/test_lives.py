@@ -27,6 +27,7 @@ PROOF = (
 )  # fmt: skip
 """Planted mutations that few steps find. All are found by `make oracle-proof`."""
 STEPS_OF_PROOF = 150
+SLOW_MACHINES = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("life", CORPUS, ids=lambda path: path.stem)
@@ -36,12 +37,14 @@ def test_a_life_of_the_corpus_agrees_with_the_doors(world: World, life: Path) ->
     assert player.steps
 
 
+@SLOW_MACHINES
 @pytest.mark.parametrize("house", sorted(HOUSES))
 def test_random_lives_agree_with_the_doors(world: World, house: str) -> None:
     _play(world, SEED, house)
 
 
 @pytest.mark.chaos
+@SLOW_MACHINES
 @pytest.mark.parametrize("house", sorted(HOUSES))
 @pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_more_random_lives_agree_with_the_doors(world: World, house: str, seed: int) -> None:
@@ -49,6 +52,7 @@ def test_more_random_lives_agree_with_the_doors(world: World, house: str, seed: 
 
 
 @pytest.mark.chaos
+@SLOW_MACHINES
 @pytest.mark.parametrize("name", PROOF)
 def test_a_planted_mutation_is_found(world: World, name: str) -> None:
     steps, found = steps_to_find(world, BY_NAME[name], 1, STEPS_OF_PROOF)
