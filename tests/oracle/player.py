@@ -494,13 +494,15 @@ class Player:
         wrong, lines = set(), []
         for place, (answer, why, held) in told.items():
             is_open = place in opened
-            if answer is Answer.MAY and (why != OLD_CARD or self._is_told(held.key.id, place[0], is_open=is_open)):
-                continue
+            if answer is Answer.MAY:
+                is_over = not is_open and self.bodies[held.key.id]["state"] == "revoked"  # as the books say
+                if why != OLD_CARD or is_over or self._is_told(held.key.id, place[0]):
+                    continue
             if answer is not Answer.MAY and is_open == (answer is Answer.MUST):
                 continue
             stay, system = held.key.stay, held.key.system
             wrong.add((stay.id, system))
-            if system in stay.troubled and self._is_told(held.key.id, place[0], is_open=is_open):
+            if system in stay.troubled and self._is_told(held.key.id, place[0]):
                 continue
             does = "opens" if is_open else f"is shut ({answers[place][1]})"
             lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
@@ -575,7 +577,7 @@ class Player:
                     lines.append(f"is over: a key ({key.ended}), and the API shows it as {_short(body)}")
         return lines
 
-    def _is_told(self, key_id: str, door: str, *, is_open: bool) -> bool:
+    def _is_told(self, key_id: str, door: str) -> bool:
         """Whether what the API says of a key at a door leaves room for what the door does, or an alert names the key."""
         body = self.bodies[key_id]
         mine = [row for row in body["doors"] if row["label"] == door]
