@@ -6,12 +6,9 @@ One rule: who gets in is asked at the simulated lock, on its own clock; what is 
 from __future__ import annotations
 
 import io
-import os
 import re
 import secrets
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +30,6 @@ from lockservice.core.places import Property
 from lockservice.core.tenancy import tenant
 from lockservice.demo.building import HousePlan, PlanDoor, PlanSystem, put_up
 from lockservice.demo.desk_seat import Seat
-from lockservice.embedded.local import REPOSITORY_ROOT
 from sagas.events import envelope
 from sagas.events.registry import spec
 from sagas.flows import read_log
@@ -49,7 +45,6 @@ from vendors.support.control_port import ControlPort
 if TYPE_CHECKING:
     from tests.support.stage.world import World
 
-TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
 BASES = 190_000
 START_S = 30.0
 CARD_READY = "rfid_card_ready_at"
@@ -281,25 +276,15 @@ class House:
         selectors.forget()
 
     def seat_desk(self, vendor: str = "generic-wiegand") -> None:
-        """Start a gateway and a desk program whose encoder writes this house's cards; they end with the test."""
+        """Start a desk program whose encoder writes this house's cards, at the world's gateway; it ends with the test."""
         folder = Path(tempfile.mkdtemp(prefix="stage-desk-"))
-        gateway = self._start("manage.py", "bridge_gateway", "--port", "0")
-        assert gateway.stdout is not None
-        port = int(gateway.stdout.readline().strip().rstrip("/").split(":")[2].partition("/")[0])
+        port = self.world.gateway_port()
         seat = Seat(vendor, self.code, self.world.place(vendor).address, self.tenant_id, self.property_id, folder)
-        self._start(*seat.argv(port))
+        self._processes.append(self.world.start_process(*seat.argv(port)))
         ends = time.monotonic() + START_S
         while not seat.is_connected():
             assert time.monotonic() < ends, "the desk does not come to the gateway"
             time.sleep(0.05)
-
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(TETHER), str(os.getpid()), str(int(signal.SIGTERM)), sys.executable, *arguments],
-            cwd=REPOSITORY_ROOT, env=self.world.child_environment(), stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._processes.append(process)
-        return process
 
     def _cards(self, vendor: str) -> list[str]:
         doors = [door for label, door in self.doors.items() if self.vendors[label] == vendor]
@@ -440,10 +425,7 @@ class House:
     def close(self) -> None:
         """End the processes that were started for this house."""
         for process in reversed(self._processes):
-            process.terminate()
-            process.wait(15)
-            if process.stdout is not None:
-                process.stdout.close()
+            self.world.end_process(process)
         self._processes.clear()
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +27,7 @@ from lockservice.core import clock
 from lockservice.core.tenancy import queues, tenant
 from lockservice.demo import moved_clock
 from lockservice.embedded import postgres, roles, valkey
-from lockservice.embedded.local import LocalDirectory
+from lockservice.embedded.local import REPOSITORY_ROOT, LocalDirectory
 from sagas.bus.port import BusMessage
 from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.bus.topology import SERVICE_GROUP
@@ -44,6 +47,7 @@ from vendors.port.simulated import Breakable, Effect
 if TYPE_CHECKING:
     from tests.support.stage.house import House
 
+TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
 LISTENER = "stage-listener"
 QUIET_S = 90.0
 THREADS = 8
@@ -67,6 +71,8 @@ class World:
         self._consumer = Consumer(self.bus)
         self._publisher = Publisher(self.bus)
         self._simulators: dict[str, Simulator] = {}
+        self._gateway: subprocess.Popen[str] | None = None
+        self._gateway_port = 0
 
     @classmethod
     @contextmanager
@@ -79,6 +85,8 @@ class World:
         finally:
             for simulator in world._simulators.values():
                 simulator.stop()
+            if world._gateway is not None:
+                world.end_process(world._gateway)
             world.bus.close()
             own_database.let_go(database)
             roles.drop_database(local, database)
@@ -277,6 +285,31 @@ class World:
             vendor: {"address": running.url.rpartition("//")[2], "control": running.control}
             for vendor, running in self._simulators.items()
         }
+
+    # -- other processes
+
+    def gateway_port(self) -> int:
+        """Return where desk programs of all houses come to; the gateway starts when it is first asked for."""
+        if self._gateway is None or self._gateway.poll() is not None:
+            self._gateway = self.start_process("manage.py", "bridge_gateway", "--port", "0")
+            assert self._gateway.stdout is not None
+            said = self._gateway.stdout.readline()
+            self._gateway_port = int(said.strip().rstrip("/").split(":")[2].partition("/")[0])
+        return self._gateway_port
+
+    def start_process(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a Python program on this world's database, which ends with this process at the latest."""
+        return subprocess.Popen(
+            [sys.executable, str(TETHER), str(os.getpid()), str(int(signal.SIGTERM)), sys.executable, *arguments],
+            cwd=REPOSITORY_ROOT, env=self.child_environment(), stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def end_process(self, process: subprocess.Popen[str]) -> None:
+        """End a program that was started here."""
+        process.terminate()
+        process.wait(15)
+        if process.stdout is not None:
+            process.stdout.close()
 
     def child_environment(self) -> dict[str, str]:
         """Return the environment of a process that works on this world's database, as the worker."""
