@@ -323,17 +323,21 @@ class Player:
         return True
 
     def _write_lying(self, stay: Stay, key_id: str, number: str, *, confirms: bool) -> Any:
-        """Press *encode*; where it says that the card is in use, confirm or let it be."""
-        for body in ({}, {"confirmCardInUse": True}) if confirms else ({},):
+        """Press *encode*; where it says that a card is in use, confirm that key, or let it be."""
+        body: dict[str, str] = {}
+        for _ in range(2 if confirms else 1):
             answer = self.clerk.post(f"/lock/v1/credentials/{key_id}/encode", body)
             assert answer.status_code < 500 or answer.status_code == 503, answer.content
             self.world.settle()
             self.model.touched(stay.id)
-            if self._state(stay.id, key_id) == "active":
+            shown = next(one for one in stay.look() if one["id"] == key_id)
+            if shown["state"] == "active":
                 stay.artifacts.append(Artifact(CARD_KIND, number, key_id))
                 self.model.handed(stay.id, key_id, CARD_KIND, number, over=bool(body))
                 self.model.came(stay.id)
+            if shown["state"] == "active" or not shown["cardInUse"]:
                 break
+            body = {"confirmCardInUse": shown["cardInUse"]}
         return True
 
     def _do_desk(self, step: Step) -> Any:
@@ -518,7 +522,7 @@ class Player:
             if self._gets_in(stay, room, opened):
                 continue
             keys = [self.bodies[key.id] for key in stay.keys.values() if key.system == system and key.id in self.bodies]
-            if any(body["waitingFor"] for body in keys if body["state"] == "requested"):
+            if any(body["waitingFor"] for body in keys if body["state"] in ("requested", "pending")):
                 continue
             wrong.add((stay.id, system))
             if system in stay.troubled and (any(not _is_sure(body) for body in keys) or self.house.alerts()):
