@@ -100,6 +100,18 @@ def test_two_guests_with_phones_both_get_in_and_one_leaves(world: World, house: 
 
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_guest_of_two_rooms_gets_both_though_only_one_of_them_is_let(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor, "102": vendor}, policy={"kinds": ["mobile_app", "pin_code"], "default_areas": []})
+    first = hotel.book(["102"], contact=NUMBERS[0])
+    second = hotel.book(["101", "102"], contact=NUMBERS[1])
+    # SALTO's key for a phone joins in all rooms or in none; there the guest gets the policy's next kind.
+    assert (second.key()["state"], second.key()["kind"]) == ("active", "pin_code" if vendor == "salto" else "mobile_app")
+    assert [second.opens("101"), second.opens("102"), first.opens("102"), first.opens("101")] == [True, True, True, False]
+    third = hotel.book(["101", "102"], contact={"phoneE164": "+93700000003"})
+    assert [stay.opens(door) for stay in (second, third) for door in ("101", "102")] == [True] * 4
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
 def test_the_next_guests_phone_ends_the_key_of_one_whose_stay_is_over(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor}, policy=PHONES | {"late_grace_minutes": 180})
     first = hotel.book(["101"], contact=NUMBERS[0], end=world.now + timedelta(hours=2))

@@ -71,6 +71,7 @@ class Row:
 _REFUSED, _UNREACHABLE, _NOT_PAIRED, _ENCODER = Kind.REFUSED, Kind.UNREACHABLE, Kind.NOT_PAIRED, Kind.ENCODER
 
 CARD_IN_USE = "card_in_use"
+NOTHING_TO_JOIN = "no_running_stay"
 TOO_MANY = "more doors than a card holds, or rooms that do not follow each other"
 """The kind is full, as a lock's memory can be: another kind may hold these doors."""
 
@@ -85,7 +86,7 @@ VOSTIO: dict[str, Row] = {
     "encoder_offline": Row(_ENCODER, "the encoder does not answer", True),
     "idempotency_conflict": Row(_REFUSED, "the idempotency key was used for another request"),
     "guest_door_occupied": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),
-    "no_running_stay": Row(_REFUSED, "there is no stay to join"),
+    NOTHING_TO_JOIN: Row(_REFUSED, "there is no stay to join"),
     "grant_overridden": Row(_REFUSED, "a later guest's key has taken the grant's place"),
     CARD_IN_USE: Row(_REFUSED, "the card still holds a valid key", False, Reason.CARD_IN_USE),
     "card_timeout": Row(_REFUSED, "no card was laid on the encoder in time"),
@@ -111,7 +112,7 @@ VISIONLINE: dict[str, Row] = {
     "door_unknown": Row(_NOT_PAIRED, "the door is not known"),
     "door_type_not_allowed": Row(_REFUSED, "an entrance cannot be listed; it follows from the room"),
     "room_let": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),
-    "no_running_stay": Row(_REFUSED, "there is no stay to join"),
+    NOTHING_TO_JOIN: Row(_REFUSED, "there is no stay to join"),
     "card_overridden": Row(_REFUSED, "a later guest's key has taken the card's place"),
     "not_found": Row(_REFUSED, "the card is not known"),
     "rate_limited": Row(_UNREACHABLE, "calling too fast", True, Reason.RATE, True),

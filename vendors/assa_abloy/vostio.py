@@ -56,7 +56,7 @@ from vendors.support.tokens import TokenSource
 
 from . import vostio_push
 from .calls import Call, asked
-from .errors import CARD_IN_USE, Refused
+from .errors import CARD_IN_USE, NOTHING_TO_JOIN, Refused
 from .keys import (
     CARD_KINDS,
     INVITED,
@@ -246,7 +246,8 @@ class VostioPort:
             grant, refused = self._make(call, request, kind)
         else:
             missing = [door for door in request.doors if not grant.doors.names(door)]
-            grant, refused = self._changed(call, grant, self._moved(grant, request.window), missing, ())
+            joins = request.intent is Intent.ADDITIONAL
+            grant, refused = self._changed(call, grant, self._moved(grant, request.window), missing, (), joins=joins)
         is_issued = self._awaits_card(call, grant)
         if isinstance(is_issued, _CardHeld):
             held = is_issued
@@ -303,6 +304,8 @@ class VostioPort:
             try:
                 answer = self._grants.make(call, body, key)
             except Refused as no:
+                if no.code == NOTHING_TO_JOIN and kind is CredentialKind.MOBILE_APP and len(doors) > 1:
+                    return self._joined_where_it_can(call, request, doors, no)
                 named = unknown_doors(doors, no)
                 if not named:
                     raise
@@ -310,6 +313,26 @@ class VostioPort:
                 continue
             return _grant_of(answer.body, body), refused
         return None, refused
+
+    def _joined_where_it_can(
+        self, call: Call, request: IssueInput, doors: Sequence[Door], refusal: Refused
+    ) -> tuple[Grant, dict[str, LockError]]:
+        """Joins the stay in one room, and adds the others, where nobody's stay runs. Raises `refusal` where there is no stay to
+        join in any room. Phones' keys only: a card would have to lie there a second time."""
+        for door in doors:
+            if not listed([door]).guest:
+                continue
+            key = hashlib.sha256(f"{call.meta.idempotency_key}\x1f{door.device_id}".encode()).hexdigest()
+            body = self._body(request, CredentialKind.MOBILE_APP, [door])
+            try:
+                answer = self._grants.make(call, body, key)
+            except Refused as no:
+                if no.code != NOTHING_TO_JOIN:
+                    raise
+                continue
+            others = [other for other in doors if other is not door]
+            return self._changed(call, _grant_of(answer.body, body), {}, others, (), joins=True)
+        raise refusal
 
     def _idempotency_key(self, call: Call, request: IssueInput, over: str) -> str:
         """One key for one request: what ended before a card was written is asked for anew, and so is what overwrites."""
