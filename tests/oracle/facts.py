@@ -79,7 +79,7 @@ class Key:
 class Stay:
     """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
     `resting` those at which it was over while a person had suspended it, `troubled` those that failed while something was
-    asked of them."""
+    asked of them. `rests` is why its key was suspended when the booking last changed: one for another system is so too."""
 
     id: str
     version: int = -1
@@ -93,6 +93,7 @@ class Stay:
     barred: set[str] = field(default_factory=set)
     keys: dict[str, Key] = field(default_factory=dict)
     resting: set[str] = field(default_factory=set)
+    rests: str = ""
     troubled: set[str] = field(default_factory=set)
 
     @property

@@ -88,6 +88,7 @@ class Model:
             stay.came, stay.barred, stay.resting = False, set(), set()
         stay.rooms, stay.start, stay.end, stay.days = list(rooms), start, end, days
         stay.troubled |= self.broken
+        firsts = [key for key in stay.keys.values() if not key.ended and not key.made_by_person]
         for key in stay.keys.values():
             if not stay.is_open:
                 key.ended = key.ended or stay.status
@@ -95,6 +96,7 @@ class Model:
                 key.ended = "moved"
             key.exact = None
         self._no_show(stay, before)
+        stay.rests = next((key.suspended for key in firsts if key.suspended), "")
         self._end_by_time(stay)
         if stay.is_open and set(rooms) - set(self.rules.rooms):
             self.to_tell.append((stay_id, "a room without a lock"))
@@ -138,7 +140,8 @@ class Model:
         if by_person:
             stay.barred.discard(system)
         key.ended = "a person ended the stay's keys" if system in stay.barred else ""
-        key.suspended = "person" if system in stay.resting else ""
+        moves_resting = not by_person and stay.live(system) == [key]
+        key.suspended = "person" if system in stay.resting else stay.rests if moves_resting else ""
 
     def handed(self, stay_id: str, key_id: str, kind: str, value: str, *, over: bool = False) -> None:
         """Note what the guest was handed of a key; what she was handed of it before is over, if it is another. A card that lay
@@ -174,7 +177,7 @@ class Model:
         stay = self.stays[stay_id]
         key = stay.keys[key_id]
         stay.came = stay.came or key.suspended == NO_SHOW
-        key.suspended = ""
+        key.suspended = stay.rests = ""
         stay.resting.discard(key.system)
 
     def revoked(self, stay_id: str, key_id: str, why: str, *, gives_another: bool = False) -> None:

@@ -104,8 +104,7 @@ class Player:
 
     def end(self) -> None:
         """Let every stay end, long ago: nothing opens any more."""
-        self.world.heal()
-        self.model.broken.clear()
+        self._heal()
         step = {"do": "end"}
         for index in self.stays:
             self._told(index, "booking.checked_out", "checked_out")
@@ -398,10 +397,15 @@ class Player:
 
     def _do_heal(self, step: Step) -> Any:
         """All is well again; that a clock is right is known from the next poll."""
-        self.world.heal()
-        self.model.broken.clear()
+        self._heal()
         self.house.poll_health()
         return True
+
+    def _heal(self) -> None:
+        """Take all faults back, and let breakers' pauses pass as other waits do: what waited has to go on by itself."""
+        self.world.heal()
+        self.model.broken.clear()
+        self.world.let_breakers_ask()
 
     def _do_upkeep(self, step: Step) -> Any:
         self.house.poll_health()
@@ -499,8 +503,8 @@ class Player:
         for place, (answer, why, held) in told.items():
             is_open = place in opened
             if answer is Answer.MAY:
-                is_over = not is_open and self.bodies[held.key.id]["state"] == "revoked"  # as the books say
-                if why != OLD_CARD or is_over or self._is_told(held.key.id, place[0]):
+                as_told = not is_open and self._is_off(held, place[0])
+                if why != OLD_CARD or as_told or self._is_told(held.key.id, place[0]):
                     continue
             if answer is not Answer.MAY and is_open == (answer is Answer.MUST):
                 continue
@@ -580,6 +584,14 @@ class Player:
                 if key.system not in stay.troubled:
                     lines.append(f"is over: a key ({key.ended}), and the API shows it as {_short(body)}")
         return lines
+
+    def _is_off(self, held: Held, door: str) -> bool:
+        """Whether the API says that a card opens nothing here: its key is over, or neither books nor booking name the door."""
+        body = self.bodies[held.key.id]
+        is_named = door in self.model.rules.doors(held.key.stay.rooms, held.key.system) or door in (
+            row["label"] for row in body["doors"]
+        )
+        return body["state"] == "revoked" or not is_named
 
     def _is_told(self, key_id: str, door: str) -> bool:
         """Whether what the API says of a key at a door leaves room for what the door does, or an alert names the key."""

@@ -22,6 +22,7 @@ from django.test.utils import override_settings
 
 from credentials.models import CredentialDoor
 from devices import adapters, simulated
+from devices.models import Breaker
 from devices.simulated import SimulatorPlace
 from lockservice.core import clock
 from lockservice.core.tenancy import queues, tenant
@@ -201,6 +202,14 @@ class World:
                 count += rows.update(status="due", due_at=None)
                 CredentialDoor.objects.filter(tenant_id=house.tenant_id, due_at__isnull=False).update(due_at=None)
         return count
+
+    def let_breakers_ask(self) -> None:
+        """Let the pause of every open breaker of this test's houses be over: the next call is its probe."""
+        for house in self.houses:
+            with tenant(house.tenant_id):
+                rows = Breaker.objects.filter(tenant_id=house.tenant_id)
+                rows.filter(state="open").update(open_until=datetime.now(UTC))
+                rows.filter(state="half_open").update(probe_until=datetime.now(UTC))
 
     @contextmanager
     def retries_shortened(self, scale: float) -> Iterator[None]:
