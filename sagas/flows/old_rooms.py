@@ -6,6 +6,7 @@
 | and a room of hers does not open yet | is kept: it follows her dates and suspensions, and opens |
 | by one change of a card or phone that was refused for good | is kept, as the change took nothing |
 | because the room's lock was replaced (take first) | is taken |
+| and what does not open is a room whose key of hers is suspended | is taken |
 
 One rule: a door that is kept says so in its row (`old_room`), so that books, comparisons and callers agree that it opens.
 Who may end the keeping earlier stands in `room_move`.
@@ -126,7 +127,7 @@ def come_back(batch: KeyBatch, key: KeyCredential) -> None:
 def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reservation | None = None) -> set[str]:
     """Return the rooms of the key's stay that neither the key itself, by these doors, nor another of the stay opens.
 
-    A room that the key has left is none of them.
+    A room that the key has left is none of them, nor one whose key of this guest is suspended: it opens when that is resumed.
 
     `row` is the stay's projection where it is at hand. Other keys are read without locks, but for what the caller has locked.
     """
@@ -137,7 +138,7 @@ def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reser
     own = {door.room_id for door in doors if not door.dropped and not door.old_room and door.state == DoorState.PRESENT}
     left = {door.room_id for door in doors if door.dropped}  # a person moved the key, and the booking still names the room
     rest = set(row.rooms) - own - left
-    return rest - _opened_by_others(key, rest) if rest else rest
+    return rest - _opened_by_others(key, rest) - _suspended(key, rest) if rest else rest
 
 
 def wake(tenant_id: str, reservation_ids: Collection[str]) -> None:
@@ -153,6 +154,15 @@ def _opened_by_others(key: KeyCredential, rooms: Collection[str]) -> set[str]:
     )  # fmt: skip
     others = doors.exclude(credential_id=key.id).exclude(verb__in=[Verb.REVOKE, Verb.SUSPEND])
     return set(others.values_list("room_id", flat=True))
+
+
+def _suspended(key: KeyCredential, rooms: Collection[str]) -> set[str]:
+    doors = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, credential__reservation_id=key.reservation_id, credential__incarnation=key.incarnation,
+        credential__ordinal=key.ordinal, credential__state=State.SUSPENDED, credential__resuming=False,
+        room_id__in=sorted(rooms), dropped=False, old_room="",
+    )  # fmt: skip
+    return set(doors.exclude(credential_id=key.id).values_list("room_id", flat=True))
 
 
 def _left(doors: Iterable[CredentialDoor]) -> list[CredentialDoor]:

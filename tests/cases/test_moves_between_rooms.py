@@ -199,6 +199,29 @@ def test_a_key_that_is_suspended_when_its_booking_moves_is_taken_at_once(world: 
     world.heal()
 
 
+@pytest.mark.parametrize(("left", "resting"), [("mock", "ttlock"), ("ttlock", "mock"), ("salto", "mock")])
+@pytest.mark.parametrize("rooms", [["102"], ["102", "202"]])
+def test_the_old_room_does_not_wait_for_one_whose_key_a_person_suspended(
+    world: World, house: Houses, left: str, resting: str, rooms: list[str]
+) -> None:
+    hotel = house({"101": resting, "102": resting, "201": left, "202": left}, policy=PIN)
+    stay = hotel.book(["101", "201"])
+    keys, pins = stay.keys(), {pin.key_id: pin for pin in stay.collect()}
+    suspended, active = (next(key["id"] for key in keys if key["vendor"] == vendor) for vendor in (resting, left))
+    verbs = f"/lock/v1/credentials/{suspended}"
+    assert hotel.caller("gm").post(f"{verbs}/suspend", {"reason": "manual"}).status_code in (200, 202)
+    world.settle()
+    stay.change(rooms=rooms)
+    assert (hotel.opens("201", pins[active]), hotel.opens("102", pins[suspended])) == (False, False)
+    assert hotel.opens("202", pins[active]) == ("202" in rooms)
+    assert "OLD_ROOM_KEPT" not in [warning["code"] for warning in stay.credential(active)["warnings"]]
+    assert stay.credential(suspended)["state"] == "suspended"
+    assert (hotel.alerts(), world.waiting()) == ([], [])
+    assert hotel.caller("gm").post(f"{verbs}/unsuspend").status_code in (200, 202)
+    world.settle()
+    assert hotel.opens("102", pins[suspended])
+
+
 def test_a_person_takes_the_old_room_back_before_the_new_one_opens(world: World, house: Houses) -> None:
     hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
     stay = hotel.book(["101"])
