@@ -222,6 +222,27 @@ def test_the_old_room_does_not_wait_for_one_whose_key_a_person_suspended(
     assert hotel.opens("102", pins[suspended])
 
 
+def test_an_old_room_is_kept_though_a_companions_key_is_suspended(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock", "201": "salto"}, policy=PIN)
+    stay = hotel.book(["101", "201"])
+    keys = stay.keys()
+    ids = {key["vendor"]: key["id"] for key in keys}
+    pins = {pin.key_id: pin for pin in stay.collect()}
+    body = {"reservationId": stay.id, "rooms": [hotel.rooms["101"]], "preferredKinds": ["pin_code"]}
+    answer = hotel.caller().post("/lock/v1/credentials", body)
+    assert answer.status_code in (201, 202), answer.content
+    world.settle()
+    keys = stay.keys()
+    (companion,) = [key["id"] for key in keys if key["id"] not in ids.values()]
+    assert hotel.caller().post(f"/lock/v1/credentials/{companion}/suspend", {"reason": "manual"}).status_code in (200, 202)
+    world.settle()
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=False)
+    stay.change(rooms=["102"])
+    assert stay.credential(companion)["state"] == "suspended"
+    assert hotel.opens("201", pins[ids["salto"]])
+    world.heal()
+
+
 def test_a_person_takes_the_old_room_back_before_the_new_one_opens(world: World, house: Houses) -> None:
     hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
     stay = hotel.book(["101"])
