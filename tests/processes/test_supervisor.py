@@ -58,8 +58,10 @@ def _watch_until(supervisor: Supervisor, condition: Callable[[], bool]) -> None:
     """Let the supervisor work until the condition holds, then stop it."""
 
     def wait_and_stop() -> None:
-        process.wait_until(condition, 20)
-        supervisor._on_signal(0, None)
+        try:
+            process.wait_until(condition, 20)
+        finally:  # a condition that fails must not let the supervisor watch for ever
+            supervisor._on_signal(0, None)
 
     helper = threading.Thread(target=wait_and_stop)
     helper.start()
@@ -97,7 +99,7 @@ def test_a_silent_process_is_restarted(local: LocalDirectory) -> None:
     supervisor, said = _supervisor(local, spec, ages=lambda: {"quiet": max(0.0, time.monotonic() - born - 0.4)})
     try:
         assert supervisor.start_all(10)
-        _watch_until(supervisor, lambda: len(pids.read_text().split()) >= 2)
+        _watch_until(supervisor, lambda: pids.exists() and len(pids.read_text().split()) >= 2)
     finally:
         supervisor.shut_down()
     assert "quiet gave no sign of life" in said.getvalue()
