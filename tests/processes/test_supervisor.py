@@ -258,7 +258,7 @@ def test_a_port_that_somebody_takes_before_the_process_listens_is_given_up_and_w
             assert now != before
             assert _serves(local, now)
             assert local.port("files") == now
-            _watch_until(supervisor, lambda: told.read_text().split()[-1] == str(now))
+            _watch_until(supervisor, lambda: told.exists() and told.read_text().split()[-1:] == [str(now)])
         finally:
             supervisor.shut_down()
     assert told.read_text().split() == [str(before), str(now)]
