@@ -13,6 +13,7 @@ from rest_framework import serializers
 from credentials.lifecycle import State
 from lockservice.core.http_pages import DEFAULT_ROWS, MAX_ROWS
 from lockservice.core.http_strict import Instant, OpaqueId, StrictBody, Text, Truth, Word, Words, shape
+from sagas.flows.card_in_use import KEY_ON_CARD
 from vendors.port.types import Area, CredentialKind, Intent, RevokeReason, SuspendReason
 
 MAX_ROOMS: Final = 50
@@ -97,7 +98,7 @@ EncodeForm = shape(
         r"^[0-9]{1,20}\Z", required=False, help_text="The number of the card as the desk's reader shows it, in decimal."
     ),
     confirmCardInUse=serializers.RegexField(
-        r"^[a-z]{2,8}_[0-9A-Za-z]{1,40}\Z",
+        KEY_ON_CARD,
         required=False,
         help_text="A person confirms that this key may be written over: the key's `cardInUse`, or the field of this name in the"
         " answer CARD_IN_USE. The card's other guest gets another card. No other key is confirmed: then CARD_IN_USE again.",

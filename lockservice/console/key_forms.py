@@ -29,6 +29,7 @@ from lockservice.console.story import room_labels
 from lockservice.core.auth_permissions import Permission, to_revoke, to_suspend
 from sagas import acts, pin_acts
 from sagas import offered as offered_acts
+from sagas.flows.card_in_use import KEY_ON_CARD
 from vendors.port.manifest import CardsBy
 from vendors.port.secrets import CardNumber, Pin
 from vendors.port.types import CredentialKind, RevokeReason, SuspendReason
@@ -231,7 +232,7 @@ class EncodeForm(KeyForm):
     confirm_card_in_use = forms.BooleanField(
         label=_("Write over the other guest's key on this card; she gets another card"), required=False
     )
-    card_in_use = forms.RegexField(r"^[a-z]{2,8}_[0-9A-Za-z]{1,40}\Z", widget=forms.HiddenInput, required=False)
+    card_in_use = forms.RegexField(KEY_ON_CARD, widget=forms.HiddenInput, required=False)
     """Which key the person was told of: the tick is for that one alone."""
 
     def prepare(self) -> None:

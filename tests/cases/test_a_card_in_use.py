@@ -24,11 +24,11 @@ WAIT_S = 60.0
 CODE = "CARD_IN_USE"
 
 
-def at_the_desk(house: Houses, system: str) -> House:
-    """Put up two rooms with a desk that writes the card a person lays down."""
+def at_the_desk(house: Houses, system: str, rooms: tuple[str, ...] = ("101", "102")) -> House:
+    """Put up rooms with a desk that writes the card a person lays down."""
     vendor = VENDORS[system]
-    alone = ("101", "102") if system == "generic lock without a line" else ()
-    hotel = house({"101": vendor, "102": vendor}, policy=CARDS, stand_alone=alone)
+    alone = rooms if system == "generic lock without a line" else ()
+    hotel = house(dict.fromkeys(rooms, vendor), policy=CARDS, stand_alone=alone)
     if system == "salto by pms":
         hotel.speak_pms()
     if vendor == "generic-wiegand":
@@ -211,15 +211,9 @@ def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Hou
 
 @READING
 def test_a_confirmation_is_not_taken_for_the_card_another_clerk_laid(world: World, house: Houses, system: str) -> None:
-    vendor = VENDORS[system]
-    alone = ("101", "102", "103") if system == "generic lock without a line" else ()
-    hotel = house({"101": vendor, "102": vendor, "103": vendor}, policy=CARDS, stand_alone=alone)
-    if system == "salto by pms":
-        hotel.speak_pms()
-    if vendor == "generic-wiegand":
-        hotel.seat_desk(vendor)
-    first, second, third = hotel.book(["101"]), hotel.book(["102"]), hotel.book(["103"])
-    hers, other = written(first, hotel.lay(vendor)), written(third, hotel.lay(vendor))
+    hotel = at_the_desk(house, system, ("101", "102", "103"))
+    first, second, third = (hotel.book([room]) for room in ("101", "102", "103"))
+    hers, other = (written(stay, hotel.lay(VENDORS[system])) for stay in (first, third))
     lay_again(hotel, system, hers)
     assert come_to_rest(second, ask(second))["cardInUse"] == hers.key_id  # the first clerk is told
     lay_again(hotel, system, other)

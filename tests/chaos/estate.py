@@ -235,8 +235,9 @@ class Estate:
 class Progress:
     """Looks at a growing number every 50 ms from a thread of its own and knows the longest time it stood still.
 
-    The time is counted in looks, each a wait and one question to the database. On a machine that is busy with other things a
-    look takes longer, as all work does, so that the figure is the service's and not the machine's. `longest_real_s` is by the clock.
+    The time is counted in looks, each a wait and one question to the database, and a look counts for the shortest of the run. On
+    a machine with nothing else to do that is the clock's time. On a busy one a look takes longer, as all work does, so that the
+    figure is the service's and not the machine's. `longest_real_s` is by the clock.
     """
 
     EVERY_S = 0.05
@@ -246,18 +247,23 @@ class Progress:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.last = 0
-        self.longest_gap_s = self.longest_real_s = 0.0
-        self._looks = 0
-        self._moved_at = time.monotonic()
+        self.longest_real_s = 0.0
+        self._looks, self._longest_looks, self._shortest_s = 0, 0, float("inf")
+        self._moved_at = self._looked_at = time.monotonic()
 
     def __enter__(self) -> Self:
-        self._moved_at = time.monotonic()
+        self._moved_at = self._looked_at = time.monotonic()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(10)
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time without a step, in looks."""
+        return self._longest_looks * self._shortest_s if self._longest_looks else 0.0
 
     def begin_anew(self) -> None:
         """Counts from now: what kept the work is only now away."""
@@ -271,9 +277,11 @@ class Progress:
             except DATABASE_AWAY:
                 connection.close()
                 continue
+            moment = time.monotonic()
+            self._shortest_s = min(self._shortest_s, moment - self._looked_at)
+            self._looked_at = moment
             if now_at != self.last:
-                moment = time.monotonic()
-                self.longest_gap_s = max(self.longest_gap_s, self._looks * self.EVERY_S)
+                self._longest_looks = max(self._longest_looks, self._looks)
                 self.longest_real_s = max(self.longest_real_s, moment - self._moved_at)
                 self.last, self._moved_at, self._looks = now_at, moment, 0
         connection.close()
