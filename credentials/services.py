@@ -110,6 +110,8 @@ class KeyBatch:
         """Makes one move of the lifecycle and emits its event. Raises django_fsm.TransitionNotAllowed."""
         source = key.state
         getattr(key, name)()
+        if key.state != State.PENDING:
+            notices.clear(key, notices.CARD_IN_USE)  # nobody is asked any more
         self._tell(key, name, source, key.state, event_data.subject(BY_NAME[name].event), data, cause, reason)
         self.touch(key)
 

@@ -62,7 +62,9 @@ def take(
     if owner is not None and _needs_no_word(key, owner) and found.name not in over and len(over) < AT_ONCE:
         work.args = {**work.args, OVERWRITES: [*over, found.name]}
     elif key.state == State.PENDING:
-        work.args = {**work.args, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
+        # A word is for one try: what was confirmed of an earlier card must not be read later, when that card lies there again.
+        kept = {name: value for name, value in work.args.items() if name != OVERWRITES}
+        work.args = {**kept, TOLD: {"name": found.name, "credential": owner.id if owner is not None else ""}}
         key.waiting_for = issue_key.DESK
         notices.clear(key, CODE)
         notices.warn(key, CODE, detail(owner), subject_of(work.args[TOLD]))
@@ -114,9 +116,9 @@ def owner_on_its_way(saga: Saga) -> KeyCredential | None:
 def go_on(batch: KeyBatch, key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
     """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed. Doors that the
     key has gained since are on the same card."""
-    doors = [door for door in batch.doors_at(key) if not door.dropped]
-    rounds = max((door.rounds for door in doors), default=0)
-    for door in doors:
+    doors = batch.doors_at(key)
+    rounds = max((door.rounds for door in doors), default=0)  # of doors left meanwhile too: what was refused is not asked again
+    for door in (one for one in doors if not one.dropped):
         door.rounds = rounds  # one card is one call
         batch.touch_door(door)
     told = saga.args.get(TOLD, {})

@@ -236,6 +236,52 @@ def test_a_confirmation_is_not_taken_for_the_card_another_clerk_laid(world: Worl
     assert opened(hotel, hers) == [True, False]
 
 
+@READING
+def test_a_confirmation_is_spent_once_another_card_was_told_of(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system, ("101", "102", "103"))
+    first, second, third = (hotel.book([room]) for room in ("101", "102", "103"))
+    hers, other = (written(stay, hotel.lay(VENDORS[system])) for stay in (first, third))
+    lay_again(hotel, system, hers)
+    come_to_rest(second, ask(second))
+    lay_again(hotel, system, other)  # after a person was told of hers, and before she confirms
+    assert come_to_rest(second, ask(second, confirmCardInUse=hers.key_id))["cardInUse"] == other.key_id
+    lay_again(hotel, system, hers)
+    key = come_to_rest(second, ask(second))
+    assert (key["state"], key["cardInUse"]) == ("pending", hers.key_id)
+    assert opened(hotel, hers) == [True, False]
+    card = written(second, hers.value, confirmCardInUse=hers.key_id)
+    assert opened(hotel, card) == [False, True]
+
+
+@READING
+@pytest.mark.parametrize("rooms", [("103",), ("103", "104")])
+def test_a_key_that_moves_while_its_card_is_in_use_is_written(
+    world: World, house: Houses, system: str, rooms: tuple[str, ...]
+) -> None:
+    hotel = at_the_desk(house, system, ("101", "102", "103", "104"))
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(VENDORS[system]))
+    lay_again(hotel, system, hers)
+    come_to_rest(second, ask(second))
+    second.change(rooms=list(rooms))
+    card = written(second, hotel.lay(VENDORS[system]))
+    assert [hotel.opens(door, card) for door in ("101", "102", "103", "104")] == [False, False, True, "104" in rooms]
+    assert opened(hotel, hers) == [True, False]
+
+
+@READING
+def test_a_key_that_is_over_asks_nobody_about_a_card(world: World, house: Houses, system: str) -> None:
+    hotel = at_the_desk(house, system)
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers = written(first, hotel.lay(VENDORS[system]))
+    lay_again(hotel, system, hers)
+    key_id = come_to_rest(second, ask(second))["id"]
+    second.cancel()
+    key = second.credential(key_id)
+    assert (key["state"], key["cardInUse"], CODE in codes(key)) == ("failed", None, False)
+    assert opened(hotel, hers) == [True, False]
+
+
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
 def test_rooms_gained_while_the_card_is_in_use_are_on_the_card(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor, "102": vendor, "103": vendor}, policy=CARDS)

@@ -111,6 +111,16 @@ def test_a_guest_of_two_rooms_gets_both_though_only_one_of_them_is_let(world: Wo
     assert [stay.opens(door) for stay in (second, third) for door in ("101", "102")] == [True] * 4
 
 
+def test_a_room_that_the_vendor_does_not_know_is_told_though_the_others_were_joined(world: World, house: Houses) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), "assa-abloy"), policy=PHONES)
+    hotel.book(["102"], contact=NUMBERS[0])
+    world.simulator("assa-abloy").post("/doors", {"device": hotel.doors["103"], "removed": True})
+    second = hotel.book(["101", "102", "103"], contact=NUMBERS[1])
+    assert [second.opens(room) for room in ("101", "102", "103")] == [True, True, False]
+    assert second.told()["verdict"]["answer"] != "opens"
+    assert "DOOR_NOT_REACHED" in [alert["code"] for alert in hotel.alerts()]
+
+
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
 def test_the_next_guests_phone_ends_the_key_of_one_whose_stay_is_over(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor}, policy=PHONES | {"late_grace_minutes": 180})

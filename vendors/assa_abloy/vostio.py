@@ -305,7 +305,8 @@ class VostioPort:
                 answer = self._grants.make(call, body, key)
             except Refused as no:
                 if no.code == NOTHING_TO_JOIN and kind is CredentialKind.MOBILE_APP and len(doors) > 1:
-                    return self._joined_where_it_can(call, request, doors, no)
+                    grant, more = self._joined_where_it_can(call, request, doors, no)
+                    return grant, refused | more
                 named = unknown_doors(doors, no)
                 if not named:
                     raise
