@@ -18,3 +18,6 @@ from lockservice.settings.embedded import *  # reads the environment set above
 
 # Raises where something slow happens inside a transaction.
 DATABASES["default"]["ENGINE"] = "tests.support.guarded_backend"
+
+# Each Client of a test makes its middleware anew; without this each would first look through all static files.
+WHITENOISE_AUTOREFRESH = True

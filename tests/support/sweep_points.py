@@ -1,4 +1,4 @@
-"""Walks through one flow of the sweep and dies at each of its points in turn.
+"""Walks through one flow of the sweep and dies at each of its points in turn, or at each that is no repeat, or at the repeats.
 
 Rule: this process forks and never touches the database, the bus or gRPC. A child dies at one point; another process lives on,
 and prepares and ends each run. Each point has a tenant of its own. A point counts only if the child died there, under the name
@@ -213,9 +213,11 @@ def _finish(site: Site, flow: Flow, facts: dict[str, Any], points: crash_points.
         crash_points.arm(points)
     flow.drive(stage)
     names = list(points.names) if points is not None else []
+    repeats = list(points.repeats) if points is not None else []
     stage.settle()
     end = {
         "points": names,
+        "repeats": repeats,
         "end": {**project(stage), "doors": site.created(stage.hotel)},
         "findings": findings(stage.hotel, site.doors(stage.hotel)),
     }
@@ -236,7 +238,7 @@ def prepare(survivor: Survivor) -> dict[str, Any]:
 
 
 def finish(survivor: Survivor, facts: dict[str, Any]) -> dict[str, Any]:
-    return survivor.ask("finish", facts) or {"points": [], "end": {}, "findings": ["the run after it failed"]}
+    return survivor.ask("finish", facts) or {"points": [], "repeats": [], "end": {}, "findings": ["the run after it failed"]}
 
 
 def die_at(site: Site, flow: Flow, facts: dict[str, Any], number: int) -> str | None:
@@ -269,14 +271,16 @@ def record(site: Site, flow: Flow, survivor: Survivor) -> dict[str, Any]:
     raise RuntimeError("no two undisturbed runs are alike")
 
 
-def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str, Any]:
+def sweep(name: str, place: dict[str, str], which: str) -> dict[str, Any]:
+    """Die at the points that `which` says: "all", "distinct", "repeats", or the number of one."""
     flow, site = {**FLOWS, **LONG_FLOWS, **TTLOCK_FLOWS}[name], Site(place)
     in_child(lambda _: site.open())
     survivor = Survivor(site, flow)
     undisturbed = record(site, flow, survivor)
     points: list[str] = undisturbed["points"]
+    chosen = _chosen(which, len(points), set(undisturbed["repeats"]))
     died, wrong = [], []
-    for number in range(1, len(points) + 1) if only is None else [only]:
+    for number in chosen:
         for _ in range(TRIES):
             facts = prepare(survivor)
             point = die_at(site, flow, facts, number)
@@ -288,7 +292,14 @@ def sweep(name: str, place: dict[str, str], only: int | None = None) -> dict[str
             wrong.append({"number": number, "point": point, "findings": after["findings"], "end": after["end"]})
     survivor.end()
     assert "grpc" not in sys.modules, "a forked gRPC does not survive"
-    return {"flow": name, "points": points, "died": died, "undisturbed": undisturbed, "wrong": wrong}
+    return {"flow": name, "points": points, "chosen": chosen, "died": died, "undisturbed": undisturbed, "wrong": wrong}
+
+
+def _chosen(which: str, count: int, repeats: set[int]) -> list[int]:
+    if which.isdecimal():
+        return [int(which)]
+    wanted = {"all": (False, True), "distinct": (False,), "repeats": (True,)}[which]
+    return [number for number in range(1, count + 1) if (number in repeats) in wanted]
 
 
 def warm_up() -> None:
@@ -306,4 +317,5 @@ def warm_up() -> None:
     for event in registry.produced():
         with suppress(EventRefused):
             validate.validate(event.subject, {})
+    crash_points.watch()
     gc.freeze()

@@ -1,8 +1,8 @@
 """One flow of the sweep as a program.
 
-    python -m tests.support.sweep_run "issue" '{"setting": "mock://…", "control": "http://…", "redis": "redis://…"}' [point]
+    python -m tests.support.sweep_run "issue" '{"setting": "mock://…", "control": "http://…", "redis": "redis://…"}' distinct
 
-prints one line of JSON: the names of the points, where the processes died, the undisturbed end, and what differed.
+prints one line of JSON: the names of the points, which were chosen, where the processes died, the undisturbed end, and what differed.
 
 Rule: Django is set up here, once, before anything is imported that needs it.
 """
@@ -22,8 +22,7 @@ def main() -> None:
     from tests.support.sweep_points import sweep, warm_up  # needs the settings
 
     warm_up()
-    only = int(sys.argv[3]) if len(sys.argv) > 3 else None
-    json.dump(sweep(sys.argv[1], json.loads(sys.argv[2]), only), sys.stdout)
+    json.dump(sweep(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -62,17 +62,21 @@ class CountedBus:
     def publish(self, messages: Sequence[BusMessage]) -> None:
         crash_points.reach("before publish")
         self._bus.publish(messages)
+        crash_points.leave_trace()
         crash_points.reach("after publish")
 
     def receive(self, topics: Sequence[str], group: str, consumer: str, max_messages: int, wait_s: float) -> list[Delivery]:
+        crash_points.leave_trace()  # what is received belongs to this consumer
         return self._bus.receive(topics, group, consumer, max_messages, wait_s)
 
     def acknowledge(self, group: str, deliveries: Iterable[Delivery]) -> None:
         self._bus.acknowledge(group, deliveries)
+        crash_points.leave_trace()
         crash_points.reach("after acknowledge")
 
     def reject(self, group: str, deliveries: Iterable[Delivery], delay_s: float = 0.0) -> None:
         self._bus.reject(group, deliveries, delay_s)
+        crash_points.leave_trace()
 
     def subscribe(self, topics: Sequence[str], group: str) -> None:
         self._bus.subscribe(topics, group)
@@ -97,6 +101,7 @@ class CallsInTurn(Executor):
         crash_points.working_as("act")
         crash_points.reach(f"before {verb}")
         answer = fn(*args, **kwargs)
+        crash_points.leave_trace()
         self.made += 1
         interruption = self.while_out.pop(verb, None)
         if interruption is not None:
@@ -184,7 +189,8 @@ class Stage:
 
     def _waiting(self, topics: Sequence[str]) -> list[str]:
         """The topics with messages that are not acknowledged; asked in one go, since it is asked so often."""
-        return [topic for topic, count in self.raw_bus.depths(topics).items() if count]
+        with crash_points.paused():
+            return [topic for topic, count in self.raw_bus.depths(topics).items() if count]
 
     def _open_sagas(self) -> list[str]:
         with tenant(self.hotel.tenant_id):

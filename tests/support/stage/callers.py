@@ -12,11 +12,21 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.test import Client
+from django.test.client import ClientHandler
 
 from lockservice.console.access import grant
 from lockservice.console.roles import Role
 from lockservice.core.auth import issue_token
 from lockservice.core.tenancy import UNATTRIBUTED
+
+_HANDLER = ClientHandler(enforce_csrf_checks=False)
+"""One for all callers: a handler puts the middleware up when it is first asked, which takes longer than most answers."""
+
+
+def _client() -> Client:
+    client = Client()
+    client.handler = _HANDLER
+    return client
 
 
 @dataclass
@@ -24,7 +34,7 @@ class Caller:
     """Somebody with a token. POST and PATCH get a fresh Idempotency-Key unless one is given; `key=""` sends none."""
 
     token: str
-    client: Client = field(default_factory=Client)
+    client: Client = field(default_factory=_client)
 
     def get(self, path: str, **headers: str) -> Any:
         """Send a GET."""

@@ -17,6 +17,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return super()._commit()
         crash_points.reach("before commit")
         done = super()._commit()
+        crash_points.leave_trace()
         crash_points.reach("after commit")
         return done
 
