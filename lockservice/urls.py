@@ -6,7 +6,10 @@ The one rule: views live with what they show; here stand only where they begin, 
 from django.contrib import admin
 from django.urls import include, path
 
+from lockservice.console.apps import load_pages
 from lockservice.console.front_door import front_door
+
+load_pages()
 
 urlpatterns = [
     path("", front_door),

@@ -4,7 +4,7 @@ One rule: the site is named as text, so that importing settings loads no model.
 """
 
 from django.apps import AppConfig
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 
 
 class ConsoleConfig(AppConfig):
@@ -15,20 +15,25 @@ class ConsoleConfig(AppConfig):
     verbose_name = "Console"
 
     def ready(self) -> None:
-        """Ends a person's access when the platform says that she is deactivated; takes Django's pages of people away.
-
-        People are made by command: those pages hash inside a transaction, and know no tenant.
-        """
-        from django.contrib import admin
-        from django.contrib.auth.models import Group, User
-
+        """Ends a person's access when the platform says that she is deactivated."""
         from lockservice.console import deactivation
 
         deactivation.listen()
-        admin.site.unregister([User, Group])  # registered before this: the site's application stands first
 
 
-class ConsoleAdminConfig(AdminConfig):
-    """Django's admin with our site as `admin.site`."""
+class ConsoleAdminConfig(SimpleAdminConfig):
+    """Django's admin with our site as `admin.site`. Whoever serves its pages loads them: workers and commands need none."""
 
     default_site = "lockservice.console.site.ConsoleSite"
+
+
+def load_pages() -> None:
+    """Registers every page of the console, once, and takes Django's pages of people away.
+
+    People are made by command: those pages hash inside a transaction, and know no tenant.
+    """
+    from django.contrib import admin
+    from django.contrib.auth.models import Group, User
+
+    admin.autodiscover()
+    admin.site.unregister([User, Group])
