@@ -92,9 +92,6 @@ def test_bookings_over_all_vendors_agree_at_each_and_every_kind_of_key_is_tried_
     tried = {kind for share in first["vendors"].values() for kind in share["tried"]}
     assert tried == {"pin_code", "mobile_app", "rfid_card"}
 
-    second = replay(service, *arguments, timeout_s=600)
-    assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
-
 
 @pytest.mark.timeout(600)
 def test_with_a_desk_the_cards_that_need_one_are_made_and_open_their_doors(service: OwnService) -> None:
@@ -210,10 +207,13 @@ def test_real_bookings_on_ttlock_then_the_same_file_again(
 @pytest.mark.skipif(not REAL_FILE.exists(), reason="the public bookings file is not on this machine")
 def test_real_bookings_over_all_vendors(service: OwnService, record_property: Callable[[str, object], None]) -> None:
     started = time.monotonic()
-    report = replay(service, "replay_bookings", str(REAL_FILE), "--limit", str(SPREAD_COUNT), "--spread", timeout_s=1500)
+    arguments = ("replay_bookings", str(REAL_FILE), "--limit", str(SPREAD_COUNT), "--spread")
+    report = replay(service, *arguments, timeout_s=1500)
     record_property("seconds", round(time.monotonic() - started))
     record_property("vendors", json.dumps(report["vendors"]))
     told = plan(read_file(REAL_FILE, SPREAD_COUNT), TIME_ZONE).planned
     assert (report["bookings_count"], report["told_count"]) == (SPREAD_COUNT, len(told))
     assert tuple(report["vendors"]) == settings.DEMO_VENDOR_CODES
     is_true_for_each_vendor(report)
+    second = replay(service, *arguments, timeout_s=1500)
+    assert (second["new_events_count"], second["new_calls_count"]) == (0, 0)
