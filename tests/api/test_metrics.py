@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -88,6 +89,7 @@ def test_what_waits_is_counted_in_words_of_closed_sets(hotel: Hotel) -> None:
     real, at = datetime.now(UTC), {"tenant_id": hotel.tenant_id, "installation_id": hotel.installation_id}
     place = {**at, "property_id": hotel.property_id}
     with snapshot():
+        counted_at = clock.now()
         before = counted()
         switch_to_tenant(hotel.tenant_id)
         now = clock.now()
@@ -155,6 +157,10 @@ def test_what_waits_is_counted_in_words_of_closed_sets(hotel: Hotel) -> None:
         trouble(hotel, findings=3)
         switch_to_queues()
         after = counted()
+        recent = timedelta(minutes=5)
+        aged = InboxMessage.objects.filter(received_at__gt=counted_at - recent, received_at__lte=clock.now() - recent)
+        for outcome, count in Counter(aged.values_list("outcome", flat=True)).items():
+            before["lock_inbox_recent", (outcome,)] -= count  # of other tests, and no longer recent on a busy machine
     grown = {
         (series, labels): after.get((series, labels), 0.0) - before.get((series, labels), 0.0)
         for series, labels in {**before, **after}
