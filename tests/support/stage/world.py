@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.conf import settings
+from django.db.models import Value
 from django.test.utils import override_settings
 
 from credentials.models import CredentialDoor
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 TETHER = REPOSITORY_ROOT / "lockservice" / "embedded" / "tether.py"
 LISTENER = "stage-listener"
 QUIET_S = 90.0
+UNPUBLISHED = "unpublished"
 THREADS = 8
 
 
@@ -172,10 +174,10 @@ class World:
         """
         ends = time.monotonic() + QUIET_S
         while True:
-            self._work_once(ends)
-            if self._due():
+            statuses = self._work_once(ends)
+            if not statuses.isdisjoint(("due", "running", UNPUBLISHED)):
                 continue
-            if retries <= 0 or not self.hasten_retries():
+            if retries <= 0 or "retry" not in statuses or not self.hasten_retries():
                 return
             retries -= 1
 
@@ -226,7 +228,8 @@ class World:
                 found += [f"{flow} is {status}" for flow, status in rows.values_list("flow", "status")]
         return found
 
-    def _work_once(self, ends: float) -> None:
+    def _work_once(self, ends: float) -> set[str]:
+        """Work through all that is due once; return what is left, as `_look` does."""
         if time.monotonic() > ends:
             raise NotQuiet(f"left after {QUIET_S} s: {self._due()}")
         while self._consumer.round(0.001):
@@ -236,7 +239,22 @@ class World:
         if lanes := self._lanes():
             runner = Runner(only=lanes, pool_size=THREADS, release_s=0)
             runner.run(until=lambda: time.monotonic() > ends, drain=True)
+        left = self._look()
+        if UNPUBLISHED not in left:
+            return left
         self._publisher.run(until=lambda: time.monotonic() > ends, drain=True)
+        return self._look()
+
+    def _look(self) -> set[str]:
+        """Return the statuses of this test's open sagas, and UNPUBLISHED where an event waits. One statement a house."""
+        found: set[str] = set()
+        for house in self.houses:
+            with tenant(house.tenant_id):
+                events = OutboxEvent.objects.filter(tenant_id=house.tenant_id, published_at__isnull=True, blocked=False)
+                sagas = Saga.objects.filter(tenant_id=house.tenant_id).exclude(status__in=("done", "dead"))
+                seen = events.values_list(Value(UNPUBLISHED)).union(sagas.values_list("status"))
+                found |= {status for (status,) in seen}
+        return found
 
     def _due(self) -> list[str]:
         left: list[str] = []
