@@ -133,10 +133,14 @@ def bring(batch: KeyBatch, row: Reservation, key: KeyCredential, saga_key: str, 
 
 def keep_resting(batch: KeyBatch, row: Reservation | None, made: KeyCredential, failed: KeyCredential, cause: Cause) -> None:
     """Lets a key in place of a failed one rest as soon as it is there, where a key of the stay rests or was taken back resting,
-    where the failed one was to rest, where the guest has not come, and while the stay is under review."""
+    where the failed one was to rest, where the guest has not come, and while the stay is under review.
+
+    A key that another one has taken the place of says no more: whether the guest rests is said of the newer one.
+    """
     stay = [key for key in batch.of_stay(str(made.reservation_id)) if key.incarnation == made.incarnation]
+    stay = [key for key in stay if key.replaced_by in (None, "", made.id)]
     reasons = [SuspendReason(key.suspend_reason) for key in stay if key.suspend_reason and not key.resuming]
-    waited_for = [SuspendReason(reason) for reason in rest_key.was_to_rest(batch.tenant_id, failed.id)]
+    waited_for = [SuspendReason(reason) for reason in rest_key.was_to_rest(failed)]
     status = row.status if row is not None else ""
     if row is not None and status == NO_SHOW and _no_show_due(house(batch.tenant_id, row.property_id), row) <= batch.now:
         waited_for.append(SuspendReason.NO_SHOW)

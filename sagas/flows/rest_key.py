@@ -75,9 +75,14 @@ def waiting_to_rest(tenant_id: str, credential_ids: Sequence[str]) -> dict[str, 
     return found
 
 
-def was_to_rest(tenant_id: str, credential_id: str) -> list[str]:
-    """Returns why a key was to rest as soon as it was there, though it never came to be. Inside the tenant's block."""
-    rows = Saga.objects.filter(tenant_id=tenant_id, credential_id=credential_id, flow=SUSPEND, args__has_key=WHEN_ACTIVE)
+def was_to_rest(key: KeyCredential) -> list[str]:
+    """Returns why a key was to rest as soon as it was there, and never rested for it. Inside the tenant's block.
+
+    Of a key that was there, what was done is over: a person may have resumed it since.
+    """
+    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=SUSPEND, args__has_key=WHEN_ACTIVE)
+    if key.issued_at is not None:
+        rows = rows.exclude(status=SagaStatus.DONE.value)
     return [str(row.args[WHEN_ACTIVE]) for row in rows.order_by("position")]
 
 

@@ -129,6 +129,45 @@ def test_a_suspended_key_that_ended_by_time_comes_back_suspended(world: World, h
     assert (stay.key()["state"], stay.opens("101")) == ("active", True)
 
 
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_guest_whose_key_was_resumed_is_not_suspended_by_her_next_extension(
+    world: World, house: NewHouse, vendor: str
+) -> None:
+    hotel = house({"101": vendor}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    supervisor = hotel.caller("front_desk_supervisor")
+    supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/suspend", {"reason": "manual"})
+    world.advance(hours=2)
+    stay.change(end=world.now + timedelta(hours=1))
+    assert (stay.key()["state"], stay.opens("101")) == ("suspended", False)
+    supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend")
+    for _ in range(2):
+        world.advance(hours=2)
+        stay.change(end=world.now + timedelta(hours=1))
+        assert (stay.key()["state"], stay.key()["suspendReason"], stay.opens("101")) == ("active", None, True)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_resumed_guest_whose_stay_ended_and_goes_on_gets_a_card_that_opens(
+    world: World, house: NewHouse, vendor: str
+) -> None:
+    hotel = house({"101": vendor}, policy=CARDS | {"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    stay.encode()
+    supervisor = hotel.caller("front_desk_supervisor")
+    supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/suspend", {"reason": "manual"})
+    for resumed in (True, False):
+        world.advance(hours=2)
+        stay.change(end=world.now + timedelta(hours=1))
+        stay.encode()
+        world.settle()
+        if resumed:
+            assert stay.key()["state"] == "suspended"
+            supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend")
+            world.settle()
+    assert (stay.key()["state"], stay.opens("101")) == ("active", True)
+
+
 def test_what_was_paid_after_the_key_ended_does_not_suspend_the_next(world: World, house: NewHouse) -> None:
     hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
     stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
