@@ -11,10 +11,9 @@ READY := $(VENV)/ready
 export PYTHONDONTWRITEBYTECODE :=
 # Two workers pay off on two cores; the suite is made for running in parallel on one database.
 TEST_WORKERS ?= 2
-# The long faults have servers of their own and mostly wait, so three run side by side. What starts whole demos, and makes the
-# machine busy itself, comes after them, alone.
-CHAOS_WORKERS ?= 3
-CHAOS_ALONE := tests/chaos/test_demos.py
+# Long faults have servers of their own and run side by side, but for those that load and kill whole services and measure what
+# stands still meanwhile.
+CHAOS_ALONE := tests/chaos/test_demos.py tests/chaos/test_kills.py tests/chaos/test_rate_limits.py
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run first-key test chaos oracle oracle-proof check bench lock clean
@@ -53,7 +52,7 @@ chaos: $(READY)
 ifdef PYTEST_ARGS
 	@exec $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
 else
-	@$(BIN)/python -m pytest -m chaos -n $(CHAOS_WORKERS) --dist worksteal $(addprefix --ignore=,$(CHAOS_ALONE))
+	@$(BIN)/python -m pytest -m chaos -n $(TEST_WORKERS) --dist worksteal $(addprefix --ignore=,$(CHAOS_ALONE))
 	@exec $(BIN)/python -m pytest -m chaos $(CHAOS_ALONE)
 endif
 
