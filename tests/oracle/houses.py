@@ -16,13 +16,12 @@ PHONES = {"kinds": ["mobile_app"], "default_areas": []}
 
 @dataclass(frozen=True)
 class Plan:
-    """A house to put up: rooms and areas to their vendors. `by_server`: its ASSA ABLOY locks are kept by a Visionline server."""
+    """A house to put up: rooms and areas to their vendors."""
 
     rooms: Mapping[str, str]
     areas: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     zone: str = "Asia/Kabul"
-    by_server: bool = False
 
     @property
     def has_encoder(self) -> bool:
@@ -41,8 +40,7 @@ class Plan:
 
     def rules(self) -> Rules:
         """Return what the model knows of the house."""
-        on_card, overriding = frozenset({"salto", "assa-abloy", "generic-wiegand"}), frozenset({"assa-abloy"})
-        return Rules(self.rooms, self.areas, self.zone, on_card=on_card, overriding=overriding)
+        return Rules(self.rooms, self.areas, self.zone, on_card=frozenset({"salto", "assa-abloy", "generic-wiegand"}))
 
 
 def _three(vendor: str, *, lobby: bool = True) -> dict[str, Any]:
@@ -55,9 +53,6 @@ HOUSES = {
     "mixed": Plan({"101": "ttlock", "102": "ttlock", "201": "mock"}, {"lobby": "ttlock"}, PINS, "Europe/Berlin"),
     "salto": Plan(**_three("salto", lobby=False), policy=CARDS | {"default_areas": []}, zone="Europe/Berlin"),
     "vostio": Plan(**_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}),
-    "visionline": Plan(
-        **_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}, zone="Europe/Berlin", by_server=True
-    ),
     "salto phones": Plan(**_three("salto", lobby=False), policy=PHONES),
     "vostio phones": Plan(**_three("assa-abloy", lobby=False), policy=PHONES, zone="Europe/Berlin"),
 }
