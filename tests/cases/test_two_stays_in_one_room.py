@@ -100,6 +100,33 @@ def test_two_guests_with_phones_both_get_in_and_one_leaves(world: World, house: 
 
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_guest_who_moves_into_a_room_that_is_let_ends_nobodys_phones_key(world: World, house: Houses, vendor: str) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=PHONES)
+    first, second = (hotel.book([room], contact=number) for room, number in zip(("101", "102"), NUMBERS, strict=True))
+    second.change(rooms=["101"])
+    assert [first.opens("101"), second.opens("101"), second.opens("102")] == [True, True, False]
+    second.change(rooms=["103"])
+    assert [first.opens("101"), second.opens("101"), second.opens("103")] == [True, False, True]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
+def test_a_guest_who_moves_into_a_room_that_is_let_ends_nobodys_card(world: World, house: Houses, vendor: str) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=CARDS)
+    if vendor == "generic-wiegand":
+        hotel.seat_desk()
+    first, second = hotel.book(["101"]), hotel.book(["102"])
+    hers, card = first.encode(), second.encode()
+    for room, is_shared in (("101", True), ("103", False)):
+        second.change(rooms=[room])
+        if second.key()["waitingFor"] == "desk":
+            card = hotel.encode(second.key()["id"]) or card  # none where her own card was written again
+        assert hers is not None
+        assert card is not None
+        assert [hotel.use("101", hers), hotel.use(room, card), hotel.use("101", hers)] == [True] * 3
+        assert hotel.use("101", card) is is_shared
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
 def test_a_guest_of_two_rooms_gets_both_though_only_one_of_them_is_let(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor, "102": vendor}, policy={"kinds": ["mobile_app", "pin_code"], "default_areas": []})
     first = hotel.book(["102"], contact=NUMBERS[0])

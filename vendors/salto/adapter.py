@@ -257,6 +257,8 @@ class SaltoCloudPort:
             "addRooms": [door.external_id for door in request.added],
             "removeRooms": [door.external_id for door in request.removed],
         }
+        if request.added:  # whatever the key was made as: a guest who moves into a room that is let ends nobody's key there
+            body["mode"] = "copy" if request.intent is Intent.ADDITIONAL else "new"
         try:
             row = self._keys.change(call, ref, body)
             if request.at_encoder:

@@ -300,7 +300,7 @@ def _patch(prop: Property, key: Key, body: Mapping[str, Any]) -> Answer:
     turned_away = [{"room": name, "code": _obstacle(prop, key.kind, name)} for name in sorted(wanted - set(given))]
     before = _record(key)
     kept = places_of(key)
-    add_rooms(prop, key, [name for name in given if not name.startswith("auth:")])
+    add_rooms(prop, key, [name for name in given if not name.startswith("auth:")], str(body.get("mode") or key.mode))
     key.grants |= {int(name[5:]) for name in given if name.startswith("auth:")}
     removed = [str(name) for name in body.get("removeRooms", [])] if not turned_away else []
     taken = [name for name in removed if name in places_of(key)]

@@ -198,15 +198,15 @@ def card_on(prop: Property, encoder: Encoder) -> Carrier | None:
     return None
 
 
-def add_rooms(prop: Property, key: Key, names: list[str]) -> None:
-    """Gives a key more rooms: each starts a new generation for a new-stay key, or joins the stay for a copy. Raises Refusal."""
+def add_rooms(prop: Property, key: Key, names: list[str], mode: str) -> None:
+    """Gives a key more rooms: each starts a new generation in mode `new`, or joins the stay in mode `copy`. Raises Refusal."""
     fresh = [name for name in names if name not in key.rooms]
     if len(key.rooms) + len(fresh) > MAX_ROOMS:
         raise Refusal("too_many_rooms")
     for name in fresh:
         room = _usable_room(prop, name)
         if key.is_carried:
-            if key.mode == "new":
+            if mode == "new":
                 room.generation += 1
                 room.state = RoomState.OCCUPIED
             elif room.state is not RoomState.OCCUPIED:
@@ -214,7 +214,7 @@ def add_rooms(prop: Property, key: Key, names: list[str]) -> None:
         else:
             _check_pin(prop, key, name)
         key.rooms[name] = room.generation
-    if fresh and key.mode == "new" and key.is_carried:
+    if fresh and mode == "new" and key.is_carried:
         _supersede(prop, key)
 
 
