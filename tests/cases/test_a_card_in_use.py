@@ -71,6 +71,15 @@ def written(stay: Stay, number: str, **body: Any) -> Artifact:
     return Artifact("rfid_card", number, key["id"])
 
 
+def between_two_cards(house: Houses, system: str) -> tuple[House, Stay, Artifact, Artifact]:
+    """Return a guest of 102 without a card, and the cards of 101, which lies on the encoder, and of 103."""
+    hotel = at_the_desk(house, system, ("101", "102", "103"))
+    first, second, third = (hotel.book([room]) for room in ("101", "102", "103"))
+    hers, other = (written(stay, hotel.lay(VENDORS[system])) for stay in (first, third))
+    lay_again(hotel, system, hers)
+    return hotel, second, hers, other
+
+
 def told(stay: Stay) -> str:
     """Return which key lies on the card, as the stay's waiting key tells it."""
     return str(stay.key()["cardInUse"])
@@ -211,10 +220,7 @@ def test_a_confirmation_is_for_the_key_that_was_told_of(world: World, house: Hou
 
 @READING
 def test_a_confirmation_is_not_taken_for_the_card_another_clerk_laid(world: World, house: Houses, system: str) -> None:
-    hotel = at_the_desk(house, system, ("101", "102", "103"))
-    first, second, third = (hotel.book([room]) for room in ("101", "102", "103"))
-    hers, other = (written(stay, hotel.lay(VENDORS[system])) for stay in (first, third))
-    lay_again(hotel, system, hers)
+    hotel, second, hers, other = between_two_cards(house, system)
     assert come_to_rest(second, ask(second))["cardInUse"] == hers.key_id  # the first clerk is told
     lay_again(hotel, system, other)
     assert come_to_rest(second, ask(second))["cardInUse"] == other.key_id  # and so is a second one, of her card
@@ -238,10 +244,7 @@ def test_a_confirmation_is_not_taken_for_the_card_another_clerk_laid(world: Worl
 
 @READING
 def test_a_confirmation_is_spent_once_another_card_was_told_of(world: World, house: Houses, system: str) -> None:
-    hotel = at_the_desk(house, system, ("101", "102", "103"))
-    first, second, third = (hotel.book([room]) for room in ("101", "102", "103"))
-    hers, other = (written(stay, hotel.lay(VENDORS[system])) for stay in (first, third))
-    lay_again(hotel, system, hers)
+    hotel, second, hers, other = between_two_cards(house, system)
     come_to_rest(second, ask(second))
     lay_again(hotel, system, other)  # after a person was told of hers, and before she confirms
     assert come_to_rest(second, ask(second, confirmCardInUse=hers.key_id))["cardInUse"] == other.key_id

@@ -32,7 +32,7 @@ CONFIRMED = spec(full_subject("booking.confirmed")).topic or ""
 
 @pytest.fixture
 def bus(valkey_url: str) -> Iterator[RedisStreamsBus]:
-    made = RedisStreamsBus(valkey_url, prefix=f"{{paused-{uuid.uuid4().hex[:8]}}}", lease_s=1.0)
+    made = RedisStreamsBus(valkey_url, prefix=f"{{paused-{uuid.uuid4().hex[:8]}}}", lease_s=2.0)
     yield made
     made.close()
 

@@ -15,8 +15,9 @@ from lockservice.embedded import postgres
 from lockservice.embedded.local import LocalDirectory
 from tests.support.proxy import TcpProxy
 
-IDLE_S = 0.3
-"""Where work is repeated until it is done, a machine that is slow by itself only adds a pause."""
+IDLE_S = 1.0
+"""Where work is repeated until it is done, a slow machine only adds a pause. But what a test writes itself is written once, so
+that a busy machine must not take as long between two of its statements."""
 WEB_IDLE_S = 3.0
 """Where one request is asked for one answer."""
 LONGER_S = 0.5

@@ -23,12 +23,17 @@ from tests.support.sweep_ttlock import TtlockCloud
 Record = Callable[[str, object], None]
 
 
+@pytest.fixture
+def place(valkey_url: str, locks: MockLocks) -> dict[str, str]:
+    """Give where a flow's vendor and bus are."""
+    return {"setting": locks.setting, "control": locks.control, "redis": valkey_url}
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_process_that_dies_anywhere_changes_nothing(
-    name: str, own_database: str, valkey_url: str, locks: MockLocks, record_property: Record
+    name: str, own_database: str, place: dict[str, str], record_property: Record
 ) -> None:
-    place = {"setting": locks.setting, "control": locks.control, "redis": valkey_url}
     told = _sweep(name, FLOWS[name], own_database, place, record_property, "distinct")
     assert len(told["points"]) >= 12  # at the least: an event taken, a call planned, made and recorded, its events told
     points, walked = told["points"], set(told["chosen"])
@@ -46,9 +51,8 @@ def test_a_process_that_dies_anywhere_changes_nothing(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_process_that_dies_anywhere_where_it_left_nothing_new_changes_nothing(
-    name: str, own_database: str, valkey_url: str, locks: MockLocks, record_property: Record
+    name: str, own_database: str, place: dict[str, str], record_property: Record
 ) -> None:
-    place = {"setting": locks.setting, "control": locks.control, "redis": valkey_url}
     told = _sweep(name, FLOWS[name], own_database, place, record_property, "repeats")
     assert told["chosen"]
 
@@ -57,9 +61,8 @@ def test_a_process_that_dies_anywhere_where_it_left_nothing_new_changes_nothing(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", LONG_FLOWS)
 def test_a_process_that_dies_anywhere_in_a_long_flow_changes_nothing(
-    name: str, own_database: str, valkey_url: str, locks: MockLocks, record_property: Record
+    name: str, own_database: str, place: dict[str, str], record_property: Record
 ) -> None:
-    place = {"setting": locks.setting, "control": locks.control, "redis": valkey_url}
     _sweep(name, LONG_FLOWS[name], own_database, place, record_property, "all")
 
 
