@@ -239,14 +239,14 @@ def _by_window(
     given = window_by_clocks(Window(door.carried_from, door.carried_until), _clocks_of_one_call(key, door, facts))
     opens_from, opens_until = given.valid_from - ahead, given.valid_until - ahead
     needed_from, tolerance = max(facts.now, stay.valid_from), timedelta(milliseconds=SKEW_WARN_MS)
+    if door.verb:  # the door has what it had, or what it was told last
+        return Answer.DOUBT, Why.NOT_KNOWN, opens_until
     if opens_from > needed_from + tolerance:
         return Answer.SHUT, Why.CLOCK_OFF if door.carried_from <= needed_from else Why.STARTS_LATE, opens_from
     if opens_until < stay.valid_until - tolerance:
         return Answer.DOUBT, Why.CLOCK_OFF if door.carried_until >= stay.valid_until else Why.ENDS_EARLY, opens_until
     if card_is_stale(key):
         return Answer.DOUBT, Why.CARD_OLD, opens_until
-    if door.verb:
-        return Answer.DOUBT, Why.NOT_KNOWN, opens_until
     return Answer.OPENS, Why.NONE, opens_until
 
 

@@ -49,6 +49,7 @@ from vendors.port.types import (
     Window,
 )
 
+_TAKING = frozenset({Verb.REVOKE, Verb.SUSPEND})
 WAIT_FULL_S = 60
 WAIT_QUOTA_S = 600
 WAIT_PERSON_S = 60
@@ -320,6 +321,8 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     meta = CallMeta(call_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
     port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
     window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].skew_at(context.now) for d in facts))
+    if verb not in _TAKING and key.state in (State.ACTIVE, State.SUSPENDED):
+        settle_record.warn_of_clocks(context.batch, key)
     handle = _handle(key, port_doors, window, _pin_at(key, doors[0], verb, provisions))
     return Call(
         saga_id=work.id,

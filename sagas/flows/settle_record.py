@@ -13,6 +13,7 @@ from credentials.arrival_signs import Sign, SignKind
 from credentials.artifacts import NewArtifact
 from credentials.lifecycle import State
 from credentials.models import Artifact, CredentialDoor, KeyCredential
+from credentials.services import KeyBatch
 from credentials.targets import Verb, is_settled, next_verb, opens_a_room
 from devices import selectors
 from devices.health_rules import SKEW_WARN_MS, hours_text, utc_text
@@ -285,7 +286,7 @@ def _was_tried(key: KeyCredential, door: CredentialDoor) -> bool:
 
 def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
     key.issued_at = context.now
-    _warn_of_clocks(context, key)
+    warn_of_clocks(context.batch, key)
     reason = context.rest_at_once.get(key.id)
     if reason is not None:  # nobody is told that it is ready: the saga that waits for it puts its doors to rest
         notices.warn(key, notices.SUSPENDED_AT_ONCE, "the key rests from its first moment; there is nothing to hand over")
@@ -299,11 +300,14 @@ def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
         context.batch.retarget(key)
 
 
-def _warn_of_clocks(context: StepContext, key: KeyCredential) -> None:
-    """A lock judges a key's window by its own clock: where that is off, the holder and the desk are told."""
-    here = [door.device_id for door in context.batch.doors_at(key) if not door.dropped]
+def warn_of_clocks(batch: KeyBatch, key: KeyCredential) -> None:
+    """Tell the holder and the desk where a lock's clock is off, by which it judges a key's window.
+
+    Every call that gives a window needs it: a key without the warning keeps a cut window once the clock is right again.
+    """
+    here = [door.device_id for door in batch.doors_at(key) if not door.dropped]
     for device in selectors.devices(key.tenant_id, key.property_id, here).values():
-        shift_s = device.zone_shift_s(context.now)
+        shift_s = device.zone_shift_s(batch.now)
         if shift_s:
             stored = utc_text(device.utc_offset_s or 0)
             may = f"may open there {hours_text(shift_s)} {'early' if shift_s > 0 else 'late'}"

@@ -88,6 +88,34 @@ def test_a_door_whose_window_was_cut_for_another_doors_clock_is_not_green(
     assert _doors(stay) == {"101": ("opens", ""), "lobby": ("opens", "")}
 
 
+@pytest.mark.parametrize("verb", ["dates", "resume"])
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_window_cut_by_a_change_is_not_green_and_grows_with_the_right_clock(
+    world: World, house: Callable[..., House], vendor: str, verb: str
+) -> None:
+    limits = {"calls_per_minute": 1000}  # the poll asks no lock once a lane has used up its minute
+    hotel = house({"101": vendor}, shared={"lobby": vendor}, policy={"kinds": ["pin_code"]}, limits=limits)
+    stay = hotel.book(["101"], start=world.now - timedelta(hours=1), guest="Amal Haddad")
+    path = f"/lock/v1/credentials/{stay.key()['id']}"
+    if verb == "resume":
+        assert hotel.caller().post(f"{path}/suspend", {"reason": "manual"}).status_code == 202
+        world.settle()
+    world.control(vendor).set_door_clock(hotel.doors["101"], 4 * 3600)
+    hotel.poll_health()
+    if verb == "resume":
+        assert hotel.caller("front_desk_supervisor").post(f"{path}/unsuspend", {}).status_code == 202
+        world.settle()
+    else:
+        stay.change(start=world.now - timedelta(minutes=30))
+    assert not stay.opens("lobby")
+    assert _doors(stay)["lobby"][0] == "shut"
+    assert "CLOCK_SKEW" in [warning["code"] for warning in stay.key()["warnings"]]
+    world.heal()
+    hotel.poll_health()
+    assert stay.opens("lobby")
+    assert _doors(stay) == {"101": ("opens", ""), "lobby": ("opens", "")}
+
+
 def test_a_lock_with_a_flat_battery_or_out_of_reach_is_not_green(hotel: House) -> None:
     stay = hotel.book(["101"], guest="Amal Haddad")
     hotel.change_lock("101", battery_percent=8)
