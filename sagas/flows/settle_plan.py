@@ -23,7 +23,17 @@ from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.claims import WAITS
-from sagas.flows import card_in_use, choose_pin, fall_back, issue_key, old_rooms, rest_key, settle_record, stay_start
+from sagas.flows import (
+    card_in_use,
+    choose_pin,
+    fall_back,
+    issue_key,
+    old_rooms,
+    rest_key,
+    settle_record,
+    shared_rooms,
+    stay_start,
+)
 from sagas.flows.call_keys import call_key
 from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
@@ -179,6 +189,8 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     group = [d for d, other in ready if other is verb and _alike(d, verb) == _alike(first, verb)]
     if verb is Verb.ISSUE and (held := card_in_use.still_at(key, [door.device_id for door in group])):
         group = [door for door in group if door.device_id not in held]
+    if verb is Verb.ISSUE and spans(key) and not any(door.verb for door in group):
+        group = shared_rooms.free_first(context.batch, key, group)
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
 
 

@@ -4,6 +4,7 @@
 |---|---|
 | digits, and what a lock keeps beside others | joins |
 | a card or a phone's key, where a new stay's key ends the earlier ones | joins: it ends nobody's |
+| the same for several rooms, of which only some are let | starts in the others, and joins in the let ones by a change |
 | the same, given again beside a key of the vendor's own program | joins |
 
 One rule: a guest's key ends when her stay does, or when a person says so; a second guest with a stay gets her key too.
@@ -41,6 +42,17 @@ def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialD
         other.key.installation_id == key.installation_id and other.key.kind in spanning and other.is_running(batch.now)
         for other in found
     )
+
+
+def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:
+    """Return the doors at which a key is given first: where only some of its rooms are let to another stay's guest, the others.
+
+    One key starts its stay in all of its rooms, or joins in all. Asked for together, it would end that guest's key or be
+    refused for want of a stay to join. The let rooms are added once the key is there, as to one that joins.
+    """
+    let = [door for door in doors if door.room_id and is_occupied(batch, key, [door])]
+    free = [door for door in doors if door not in let]
+    return free if let and any(door.room_id for door in free) else list(doors)
 
 
 def is_beside_stranger(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
