@@ -6,6 +6,7 @@
 | `facts` | what the model takes for known: the hotel, its stays, what guests hold |
 | `lives` | random lives: lists of steps, as data |
 | `houses` | the houses that lives are played in |
+| `excuses` | when a wrong door is excused by what is told |
 | `player` | plays a life on the stage and asks the doors after every step |
 | `shrink` | makes a life that found something as short as it can be |
 | `mutations` | faults planted in the product, each of which must be found |

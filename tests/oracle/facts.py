@@ -19,7 +19,8 @@ Days = tuple[date, date]
 @dataclass(frozen=True)
 class Rules:
     """A house: room labels and areas to their lock systems, and its policy. `on_card` are systems whose cards carry the key, so
-    that a change is known to the card's holder alone until the desk writes it again."""
+    that a change is known to the card's holder alone until the desk writes it again; at `overriding` ones a replacement ends
+    every earlier key of its stay."""
 
     rooms: Mapping[str, str]
     areas: Mapping[str, str]
@@ -28,6 +29,7 @@ class Rules:
     late: timedelta = timedelta(hours=2)
     no_show_after: timedelta = timedelta(hours=6)
     on_card: frozenset[str] = frozenset()
+    overriding: frozenset[str] = frozenset()
 
     def doors(self, rooms: list[str], system: str) -> frozenset[str]:
         """Return the doors of one lock system that a stay in these rooms opens: its rooms there and the shared doors."""
@@ -78,8 +80,9 @@ class Key:
 @dataclass
 class Stay:
     """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
-    `resting` those at which it was over while a person had suspended it, `troubled` those that failed while something was
-    asked of them. `rests` is why its key was suspended when the booking last changed: one for another system is so too."""
+    `resting` those at which it rests when it comes back, since it was over while a person had suspended one of its keys,
+    `troubled` those that failed while something was asked of them. `rests` is why its key was suspended when the booking last
+    changed: one for another system is so too."""
 
     id: str
     version: int = -1

@@ -16,12 +16,15 @@ PHONES = {"kinds": ["mobile_app"], "default_areas": []}
 
 @dataclass(frozen=True)
 class Plan:
-    """A house to put up: rooms and areas to their vendors."""
+    """A house to put up: rooms and areas to their vendors. `by_server`: its ASSA ABLOY locks are kept by a Visionline server.
+    `in_a_row`: a card takes rooms that follow each other, and no others (vendors/assa_abloy/README.md)."""
 
     rooms: Mapping[str, str]
     areas: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     zone: str = "Asia/Kabul"
+    by_server: bool = False
+    in_a_row: bool = False
 
     @property
     def has_encoder(self) -> bool:
@@ -40,7 +43,8 @@ class Plan:
 
     def rules(self) -> Rules:
         """Return what the model knows of the house."""
-        return Rules(self.rooms, self.areas, self.zone, on_card=frozenset({"salto", "assa-abloy", "generic-wiegand"}))
+        on_card, overriding = frozenset({"salto", "assa-abloy", "generic-wiegand"}), frozenset({"assa-abloy"})
+        return Rules(self.rooms, self.areas, self.zone, on_card=on_card, overriding=overriding)
 
 
 def _three(vendor: str, *, lobby: bool = True) -> dict[str, Any]:
@@ -52,7 +56,14 @@ HOUSES = {
     "mock": Plan(**_three("mock"), policy=PINS, zone="Europe/Berlin"),
     "mixed": Plan({"101": "ttlock", "102": "ttlock", "201": "mock"}, {"lobby": "ttlock"}, PINS, "Europe/Berlin"),
     "salto": Plan(**_three("salto", lobby=False), policy=CARDS | {"default_areas": []}, zone="Europe/Berlin"),
-    "vostio": Plan(**_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}),
+    "vostio": Plan(**_three("assa-abloy", lobby=False), policy=CARDS | {"default_areas": []}, in_a_row=True),
+    "visionline": Plan(
+        **_three("assa-abloy", lobby=False),
+        policy=CARDS | {"default_areas": []},
+        zone="Europe/Berlin",
+        by_server=True,
+        in_a_row=True,
+    ),
     "salto phones": Plan(**_three("salto", lobby=False), policy=PHONES),
     "vostio phones": Plan(**_three("assa-abloy", lobby=False), policy=PHONES, zone="Europe/Berlin"),
 }

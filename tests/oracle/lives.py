@@ -20,6 +20,7 @@ CLOCKS = ("2026-11-02T09:00:00+00:00", "2026-10-24T13:00:00+00:00", "2027-03-27T
 HOURS = (("14:00", "12:00"), ("12:00", "13:00"), ("15:00", "10:00"), ("02:30", "02:30"))
 """Hours of a house; the last come twice, or not at all, on the nights on which clocks change."""
 FAULTS = ("drop", "lost", "error", "throttled")
+TROUBLES = ("break", "desk")
 
 
 class Writer:
@@ -34,19 +35,32 @@ class Writer:
 
     def life(self) -> dict[str, Any]:
         """Return the life."""
-        steps = [self._book(0)]
+        steps = self._opening()
         makers, weights = zip(*self._makers(), strict=True)
         while len(steps) < self._steps:
             maker: Callable[[], Step] = self._random.choices(makers, weights)[0]
             steps.append(maker())
+            if steps[-1]["do"] in TROUBLES and self._random.random() < 0.8:
+                steps.append(self._asked(steps[-1]["do"]))
         return {"house": self._house, "clock": self._random.choice(CLOCKS), "steps": steps}
+
+    def _opening(self) -> list[Step]:
+        """A first guest, whose stay may be given as days. Where cards are written at times a second one, who brings the first's
+        card; where a house has several lock systems at times a suspended one, who moves."""
+        first = self._book(0) if self._random.random() < 0.7 else self._book_days(0)
+        if len(self._plan.systems) > 1 and self._random.random() < 0.3:
+            return [first, {"do": "suspend", "stay": 0, "key": 0}, {"do": "rooms", "stay": 0, "rooms": self._rooms()}]
+        if not self._plan.has_encoder or self._random.random() < 0.6:
+            return [first]
+        lays = {"do": "encode", "stay": 1, "card_of": 0, "confirms": self._random.random() < 0.3}
+        return [first, {"do": "encode", "stay": 0}, self._book(1), lays]
 
     def _makers(self) -> Iterator[tuple[Callable[[], Step], int]]:
         yield lambda: self._book(self._stay()), 10
         yield lambda: {"do": "dates", "stay": self._stay(), **self._window()}, 10
         yield lambda: {"do": "rooms", "stay": self._stay(), "rooms": self._rooms()}, 10
-        yield lambda: {"do": "days", "stay": self._stay(), "rooms": self._rooms(), **self._days()}, 5
-        yield lambda: {"do": "hours", "hours": list(self._random.choice(HOURS))}, 3
+        yield lambda: self._book_days(self._stay()), 5
+        yield lambda: {"do": "hours", "hours": list(self._random.choice(HOURS))}, 5
         yield lambda: {"do": "swap", "doors": sorted(self._random.sample(sorted(self._plan.rooms), 2))}, 2
         yield lambda: {"do": "wait", "minutes": self._random.choice((10, 55, HOUR, 3 * HOUR, 6 * HOUR, 7 * HOUR, DAY))}, 22
         for name, weight in (("cancel", 4), ("reinstate", 5), ("no_show", 5), ("check_out", 3), ("second", 5)):
@@ -69,7 +83,7 @@ class Writer:
         yield lambda: {"do": "dates", "stay": self._stay(), "word": "rejected", **self._window()}, 1
         yield lambda: {"do": "rooms", "stay": self._stay(), "rooms": [*self._rooms(), "999"]}, 1
         if self._faults:
-            yield self._break, 4
+            yield self._break, 8
             yield lambda: {"do": "reach", "door": self._door()}, 2
             yield lambda: {"do": "heal"}, 12
             yield lambda: {"do": "upkeep"}, 2
@@ -92,6 +106,9 @@ class Writer:
     def _book(self, stay: int) -> Step:
         return {"do": "book", "stay": stay, "rooms": self._rooms(), **self._window()}
 
+    def _book_days(self, stay: int) -> Step:
+        return {"do": "days", "stay": stay, "rooms": self._rooms(), **self._days()}
+
     def _window(self) -> Step:
         start = self._random.choice((-DAY, -HOUR, -HOUR, -10, 30, 3 * HOUR, DAY))
         length = self._random.choice((30, 4 * HOUR, DAY, DAY, 2 * DAY, 5 * DAY))
@@ -106,7 +123,9 @@ class Writer:
 
     def _rooms(self) -> list[str]:
         count = self._random.choices((1, 2), (4, 1))[0]
-        return sorted(self._random.sample(sorted(self._plan.rooms), count))
+        every = sorted(self._plan.rooms)
+        drawn = sorted(self._random.sample(every, count))
+        return every[:count] if count > 1 and self._plan.in_a_row and drawn == [every[0], every[-1]] else drawn
 
     def _door(self) -> str:
         return self._random.choice([*self._plan.rooms, *self._plan.areas])
@@ -115,8 +134,18 @@ class Writer:
         length = 8 if self._plan.areas else 6
         return "".join(self._random.choice("123456789") for _ in range(length))
 
+    def _asked(self, trouble: str) -> Step:
+        """What is asked of a lock system in trouble, before anything else is."""
+        first, key = {"stay": 0}, {"stay": 0, "key": self._random.choice((0, 0, 0, 1))}
+        if trouble == "desk":
+            return {"do": "encode", "stay": self._stay()}
+        ends = {"do": "cancel", **first}, {"do": "check_out", **first}, {"do": "revoke", **key}, {"do": "replace", **key}
+        rests = {"do": "suspend", **key}, {"do": "resume", **key}
+        changes = {"do": "rooms", "rooms": self._rooms(), **first}, {"do": "dates", **self._window(), **first}
+        return self._random.choice((*ends, *rests, *changes))
+
     def _break(self) -> Step:
-        times = self._random.choice((1, 2, 3, None))
+        times = self._random.choice((1, 2, 3, None, None, None))
         system = self._random.choice(self._plan.systems)
         return {"do": "break", "system": system, "effect": self._random.choice(FAULTS), "times": times}
 

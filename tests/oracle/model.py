@@ -30,12 +30,13 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a door has to do with something that was handed out, and the reason in words."""
+    """What a door has to do with something that was handed out, and the reason in words. `booked`: were no card older than it."""
 
     held: Held
     door: str
     answer: Answer
     why: str
+    booked: Answer = Answer.MUST_NOT
 
 
 class Model:
@@ -56,7 +57,7 @@ class Model:
         """Move the clock: windows end, and guests who have not come are suspended."""
         self.now = now
         for stay in self.stays.values():
-            if any(not key.ended and self._window(key)[1] <= now for key in stay.keys.values()):
+            if any(not key.ended and self.window(key)[1] <= now for key in stay.keys.values()):
                 stay.troubled |= self.broken
             self._end_by_time(stay)
             if stay.no_show_due is not None and stay.no_show_due <= now and not stay.came:
@@ -155,7 +156,7 @@ class Model:
             held.is_over = held.value != value
         held = next(one for one in mine if one.value == value)
         if kind == "rfid_card" and key.system in self.rules.on_card:
-            held.carried = (self.rules.doors(key.stay.rooms, key.system), *self._window(key))
+            held.carried = (self.rules.doors(key.stay.rooms, key.system), *self.window(key))
             for other in self.held:
                 if other.value == value and other.key is not key:
                     self._written_over(other, over=over or other.key.stay is key.stay)
@@ -190,6 +191,13 @@ class Model:
         if not gives_another and not stay.live(key.system):
             stay.barred.add(key.system)
 
+    def killed(self, stay_id: str, key_id: str) -> None:
+        """A key gave way to another because of a replacement, which ends every earlier key of a stay where keys override."""
+        key = self.stays[stay_id].keys[key_id]
+        beside = [one.ended for one in key.stay.keys.values() if one.system == key.system and one is not key]
+        if key.system in self.rules.overriding and {"replaced", "lost"} & set(beside):
+            key.ended = key.ended or "replaced with another"
+
     def window_given(self, stay_id: str, key_id: str, start: datetime, end: datetime) -> None:
         """A person gives one key another window, exactly as she says."""
         self.stays[stay_id].keys[key_id].exact = (start, end)
@@ -211,8 +219,8 @@ class Model:
         for held in self.held:
             for door, system in systems.items():
                 if system == held.key.system:
-                    answer, why = self._answer(held, door)
-                    yield Judgement(held, door, answer, why)
+                    booked, why = self._ideal(held, door)
+                    yield Judgement(held, door, *self._carried(held, door, booked, why), booked)
                 else:
                     yield Judgement(held, door, Answer.MUST_NOT, "another lock system")
 
@@ -229,25 +237,26 @@ class Model:
                 if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
                     yield stay, room
 
-    def sharing(self) -> Iterator[tuple[Key, str]]:
-        """Return live keys with a room that another stay with a live key has at the same time, which both must be told."""
+    def window(self, key: Key) -> tuple[datetime, datetime]:
+        """Return when a key is to open: the stay's times with their grace, or what a person gave it."""
+        return key.exact or (key.stay.start - self.rules.early, key.stay.end + self.rules.late)
+
+    def sharing(self) -> Iterator[tuple[Key, Key, str]]:
+        """Return live keys, another stay's live key beside each, and a room of both at one time, which both must be told."""
         for key, other in permutations([k for stay in self.stays.values() for k in stay.keys.values() if not k.ended], 2):
             one, two = key.stay, other.stay
             rooms = {
                 room for room in one.rooms if room in two.rooms and self.rules.rooms.get(room) == key.system == other.system
             }
             if one is not two and rooms and one.start < two.end and two.start < one.end:
-                yield key, min(rooms)
+                yield key, other, min(rooms)
 
-    def _answer(self, held: Held, door: str) -> tuple[Answer, str]:
-        now_is, why = self._ideal(held, door)
+    def _carried(self, held: Held, door: str, booked: Answer, why: str) -> tuple[Answer, str]:
         if held.carried is None:
-            return now_is, why
+            return booked, why
         doors, start, end = held.carried
         written = Answer.MUST_NOT if door not in doors else self._time(start, end)
-        if written is now_is or written is Answer.MAY:
-            return written, why
-        return Answer.MAY, OLD_CARD
+        return (written, why) if written is booked or written is Answer.MAY else (Answer.MAY, OLD_CARD)
 
     def _ideal(self, held: Held, door: str) -> tuple[Answer, str]:
         key, stay = held.key, held.key.stay
@@ -259,13 +268,10 @@ class Model:
             return Answer.MUST_NOT, f"suspended: {key.suspended}"
         if door not in self.rules.doors(stay.rooms, key.system):
             return Answer.MUST_NOT, "not a door of hers"
-        answer = self._time(*self._window(key))
+        answer = self._time(*self.window(key))
         if answer is Answer.MUST and key.made_by_person and self._time(stay.start, stay.end) is not Answer.MUST:
             answer = Answer.MAY
         return answer, "by her window"
-
-    def _window(self, key: Key) -> tuple[datetime, datetime]:
-        return key.exact or (key.stay.start - self.rules.early, key.stay.end + self.rules.late)
 
     def _time(self, start: datetime, end: datetime) -> Answer:
         if start + GRAIN <= self.now < end - GRAIN:
@@ -274,7 +280,7 @@ class Model:
 
     def _end_by_time(self, stay: Stay) -> None:
         for key in stay.keys.values():
-            if not key.ended and self._window(key)[1] <= self.now:
+            if not key.ended and self.window(key)[1] <= self.now:
                 if key.suspended == "person" and not [one for one in stay.live(key.system) if one is not key]:
-                    stay.resting.add(key.system)
+                    stay.resting |= set(self.rules.rooms.values()) | set(self.rules.areas.values())
                 key.ended = TIME

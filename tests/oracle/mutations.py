@@ -203,10 +203,11 @@ def _end_not_moved() -> Patched:
 
 
 def _another_zone() -> Patched:
+    """Take another zone for the one that locks keep their wall clocks in."""
     real = adapters.registry.build
 
     def build(code: str, context: Any) -> Any:
-        settings = {name: value for name, value in context.settings.items() if name != "time_zone"}
+        settings = {name: "Asia/Tokyo" if name == "time_zone" else value for name, value in context.settings.items()}
         return real(code, replace(context, settings=settings, time_zone="Asia/Tokyo"))
 
     return patch.object(adapters.registry, "build", build)
@@ -267,7 +268,7 @@ MUTATIONS = [
     Mutation("the old room is kept", _old_room_kept),
     Mutation("the new room is missed", _new_room_missed),
     Mutation("a moved end is ignored", _end_not_moved),
-    Mutation("the wrong zone", _another_zone, "salto"),
+    Mutation("the wrong zone", _another_zone, "visionline"),
     Mutation("a room on another system wakes a suspended guest", _suspended_moves_wake, "mixed"),
     Mutation("a booking event resumes what a person suspended", _resumed_by_any_booking),
     Mutation("a card in use is written over unasked", _card_in_use_unasked, "salto"),
@@ -276,7 +277,7 @@ MUTATIONS = [
     Mutation("changed hours move nobody", lambda: patch.object(follow_stays, "_moves", lambda *given: False)),
     Mutation("keys do not follow a swapped lock", lambda: patch.object(registration, "_let_keys_follow", lambda *given: None)),
     Mutation("what an absent desk did not write counts", _unwritten_cards_count, "salto"),
-    Mutation("ended windows are not swept", lambda: patch.object(housekeeping, "sweep", lambda: 0)),
+    Mutation("ended windows are not swept", lambda: patch.object(housekeeping, "_due", dict)),
 ]
 
 BY_NAME = {mutation.name: mutation for mutation in MUTATIONS}

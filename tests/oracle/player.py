@@ -14,9 +14,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.oracle import facts
+from tests.oracle.excuses import Alerts, is_sure, warned
 from tests.oracle.facts import Held
 from tests.oracle.houses import HOUSES, Plan
-from tests.oracle.model import OLD_CARD, Answer, Model
+from tests.oracle.model import GRAIN, OLD_CARD, Answer, Judgement, Model
 from tests.support.stage import Artifact, CommandFailed, House, Stay, World
 
 Step = dict[str, Any]
@@ -65,6 +66,7 @@ class Player:
     days: dict[int, facts.Days | None] = field(default_factory=dict)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
+    alerts: Alerts = field(default_factory=Alerts)
 
     def __post_init__(self) -> None:
         self.plan: Plan = HOUSES[self.life["house"]]
@@ -74,10 +76,16 @@ class Player:
             self.world, self.plan.rooms, shared=self.plan.areas, policy=self.plan.policy, zone=self.plan.zone,
             limits={"calls_per_minute": 100_000, "calls_per_month": 10_000_000},
         )  # fmt: skip
+        if self.plan.by_server:
+            self.house.speak_visionline(named=False)
         self.clerk = self.house.caller("gm")
         self.model = Model(self.plan.rules(), self.world.now)
         self._desk: Any = None
         self._fed_by_hand: set[str] = set()
+        self._faults: set[str] = set()  # lock systems that fail by themselves
+        self._skewed: set[str] = set()  # doors whose lock's clock is off
+        self._given_up: set[str] = set()  # keys that failed for good in trouble
+        self._has_desk = True
 
     def play(self) -> None:
         """Play all steps. Raises Finding after the first at which a door, or what is told of it, is not as the rules say."""
@@ -91,6 +99,7 @@ class Player:
 
     def play_one(self, number: int, step: Step) -> None:
         """Play one step, work until nothing is due, and judge."""
+        before = dict(self.bodies)
         try:
             if self._do(step) is False:
                 return
@@ -99,7 +108,8 @@ class Player:
         except AssertionError as wrong:  # work is left, or an answer is none that the API gives
             raise Finding(number, step, [str(wrong)[:300]]) from wrong
         self._look()
-        if lines := self._judge():
+        acted = self._acted_again(before) if step["do"] == "again" else []
+        if lines := acted + self._judge():
             raise Finding(number, step, lines + [f"dead letter: {letter}" for letter in self.house.dead_letters()])
 
     def end(self) -> None:
@@ -252,9 +262,17 @@ class Player:
 
     def _do_revoke(self, step: Step) -> Any:
         reason = step.get("reason", "security")
+        if self._has_failed(step):
+            return self._act(step, "revoke", {"reason": reason}, lambda stay, key: None)
         return self._act(step, "revoke", {"reason": reason}, lambda stay, key: self.model.revoked(stay, key, reason))
 
+    def _has_failed(self, step: Step) -> bool:
+        """Whether there is nothing to take back: what a person does to such a key has no effect."""
+        return self.bodies.get(self._key(step) or "", {}).get("state") == "failed"
+
     def _do_lose(self, step: Step) -> Any:
+        if self._has_failed(step):
+            return False
         another = step["another"]
         key_id = self._key(step)
         gives = another and self.bodies.get(key_id or "", {}).get("state") == "active"
@@ -316,6 +334,7 @@ class Player:
             old = Artifact(CARD_KIND, cards[-1].value, cards[-1].key.id) if cards else None
             return self._write_lying(stay, waiting[0], self.house.lay(system, old), confirms=step.get("confirms", False))
         card = self.house.encode(waiting[0])
+        self.model.touched(stay.id)
         if card is not None:
             stay.artifacts.append(card)
             self.model.came(stay.id)
@@ -340,8 +359,14 @@ class Player:
         return True
 
     def _do_desk(self, step: Step) -> Any:
-        """The desk's encoder goes, or is there again."""
-        self.house.set_encoder(self.plan.systems[0], is_there=step["is_there"])
+        """The desk's encoder goes, or is there again. While it is gone, what cards need may be late."""
+        system = self.plan.systems[0]
+        self.house.set_encoder(system, is_there=step["is_there"])
+        self._has_desk = step["is_there"]
+        if not self._has_desk:
+            self.model.broken.add(system)
+        elif system not in self._faults:
+            self.model.broken.discard(system)
         return True
 
     def _do_swap(self, step: Step) -> Any:
@@ -355,15 +380,19 @@ class Player:
 
     def _do_break(self, step: Step) -> Any:
         self.world.break_calls(step["system"], step["effect"], step["times"])
-        self.model.broken.add(step["system"])
+        self._fails(step["system"])
         for index in self.stays:
             self.model.touched(self.stays[index].id)
         return True
 
+    def _fails(self, system: str) -> None:
+        self._faults.add(system)
+        self.model.broken.add(system)
+
     def _do_reach(self, step: Step) -> Any:
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_reach(self.house.doors[step["door"]], is_reachable=False)
-        self.model.broken.add(system)
+        self._fails(system)
         return True
 
     def _do_lie(self, step: Step) -> Any:
@@ -373,7 +402,7 @@ class Player:
             if type(refused).__name__ != "SimulatorRefused":
                 raise
             return False
-        self.model.broken.add(step["system"])
+        self._fails(step["system"])
         return True
 
     def _do_wipe(self, step: Step) -> Any:
@@ -390,7 +419,8 @@ class Player:
         """A lock's clock goes wrong, which the next poll sees."""
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_door_clock(self.house.doors[step["door"]], step["minutes"] * 60)
-        self.model.broken.add(system)
+        self._fails(system)
+        self._skewed.add(step["door"])
         self.model.lost(system)
         self.house.poll_health()
         return True
@@ -404,6 +434,10 @@ class Player:
     def _heal(self) -> None:
         """Take all faults back, and let breakers' pauses pass as other waits do: what waited has to go on by itself."""
         self.world.heal()
+        if not self._has_desk:
+            self._do_desk({"is_there": True})
+        self._faults.clear()
+        self._skewed.clear()
         self.model.broken.clear()
         self.world.let_breakers_ask()
 
@@ -487,36 +521,46 @@ class Player:
                 self.model.key_seen(stay.id, body["id"], body["vendor"])
                 if body["id"] not in self.keys[index]:
                     self.keys[index].append(body["id"])
+            for key_id in self.keys[index]:
+                if "CARD_KILLED" in warned(self.bodies.get(self.bodies[key_id]["replacedBy"] or "")):
+                    self.model.killed(stay.id, key_id)
             for one in stay.artifacts[self.handed.get(index, 0) :]:
                 self.model.handed(stay.id, one.key_id, one.kind, one.value)
             self.handed[index] = len(stay.artifacts)
 
     def _judge(self) -> list[str]:
+        self.alerts.looked(self.house.alerts())
+        self._given_up |= {
+            key.id for stay in self.model.stays.values() for key in stay.keys.values()
+            if key.system in stay.troubled and self.bodies.get(key.id, {}).get("state") == "failed"
+        }  # fmt: skip
         answers = {(d, one.kind, one.value): answer for (d, one), answer in self.house.open_doors(self._artifacts()).items()}
         opened = {place for place, (is_open, _) in answers.items() if is_open}
-        told: dict[tuple[str, str, str], tuple[Answer, str, Held]] = {}
+        told: dict[tuple[str, str, str], Judgement] = {}
         for found in self.model.judge():
             place = (found.door, found.held.kind, found.held.value)
-            if place not in told or RANKS[found.answer] > RANKS[told[place][0]]:
-                told[place] = (found.answer, found.why, found.held)
+            if place not in told or RANKS[found.answer] > RANKS[told[place].answer]:
+                told[place] = found
         wrong, lines = set(), []
-        for place, (answer, why, held) in told.items():
-            is_open = place in opened
+        for place, found in told.items():
+            is_open, held, answer, why = place in opened, found.held, found.answer, found.why
             if answer is Answer.MAY:
-                as_told = not is_open and self._is_off(held, place[0])
-                if why != OLD_CARD or as_told or self._is_told(held.key.id, place[0]):
+                as_told = is_open == (found.booked is Answer.MUST) or (not is_open and self._is_off(held, place[0]))
+                if why != OLD_CARD or as_told or self._is_told(held, place[0]):
                     continue
             if answer is not Answer.MAY and is_open == (answer is Answer.MUST):
                 continue
             stay, system = held.key.stay, held.key.system
             wrong.add((stay.id, system))
-            if system in stay.troubled and self._is_told(held.key.id, place[0]):
+            if self._is_troubled(held.key) and (self._is_told(held, place[0]) or self._clock_is_told(place[0])):
                 continue
             does = "opens" if is_open else f"is shut ({answers[place][1]})"
             lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
-        lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong) + self._untold()
+        lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong) + self._shown_windows() + self._untold()
         for stay in self.model.stays.values():
             stay.troubled -= {s for s in stay.troubled if s not in self.model.broken and (stay.id, s) not in wrong}
+            for quiet in set(self.plan.systems) - stay.troubled:
+                self.alerts.quiet((stay.id, quiet))
         return lines
 
     def _without_a_key(self, opened: set[tuple[str, str, str]], wrong: set[tuple[str, str]]) -> list[str]:
@@ -529,7 +573,14 @@ class Player:
             if any(body["waitingFor"] for body in keys if body["state"] in ("requested", "pending")):
                 continue
             wrong.add((stay.id, system))
-            if system in stay.troubled and (any(not _is_sure(body) for body in keys) or self.house.alerts()):
+            named = [body["id"] for body in keys]
+            if system in stay.troubled and (
+                any(not is_sure(body, room) for body in keys)
+                or self.alerts.name((stay.id, system), named)
+                or self._clock_is_told(room)
+            ):
+                continue
+            if named and named[-1] in self._given_up and self.alerts.named(named[-1]):
                 continue
             lines.append(f"must get in: a guest at {room}; she holds nothing that opens it; keys: {[_short(b) for b in keys]}")
         return lines
@@ -564,9 +615,10 @@ class Player:
             if not stay.shown.get("warnings") and not any(alert["stay"] == stay_id for alert in self.house.alerts()):
                 lines.append(f"must be told: {what}")
         self.model.to_tell.clear()
-        for key, room in self.model.sharing():
-            body = self.bodies.get(key.id)
-            if body is None or body["state"] not in ("active", "suspended") or key.stay.troubled:
+        for key, other, room in self.model.sharing():
+            body, beside = (self.bodies.get(one.id, {"state": ""}) for one in (key, other))
+            has_given_up = beside["state"] in ("revoked", "failed")  # which is told, or found elsewhere
+            if body["state"] not in ("active", "suspended") or has_given_up or key.stay.troubled:
                 continue
             if OVERLAP not in [warning["code"] for warning in body["warnings"]]:
                 lines.append(f"must be told: another stay has {room} at the same time; key {_short(body)}")
@@ -581,8 +633,36 @@ class Player:
                 if not key.ended or body is None or body["state"] in ("revoked", "failed"):
                     continue
                 wrong.add((stay.id, key.system))
-                if key.system not in stay.troubled:
+                if not self._is_troubled(key):
                     lines.append(f"is over: a key ({key.ended}), and the API shows it as {_short(body)}")
+        return lines
+
+    def _acted_again(self, before: dict[str, dict[str, Any]]) -> list[str]:
+        """Find what an old event or request did when it was sent again: it makes no key, and changes none."""
+        lines = []
+        for stay in self.model.stays.values():
+            for key in stay.keys.values():
+                now, then = self.bodies.get(key.id), before.get(key.id)
+                if now is None or key.system in stay.troubled:
+                    continue
+                if then is None:
+                    lines.append(f"sent again, it made a key: {_short(now)}")
+                elif any(then[name] != now[name] for name in ("state", "window", "suspendReason")):
+                    lines.append(f"sent again, it changed a key: {_short(then)} is {_short(now)}")
+        return lines
+
+    def _shown_windows(self) -> list[str]:
+        """Find live keys whose window in the API is not the one they are to have. One that a person made may have no grace."""
+        lines = []
+        for stay in self.model.stays.values():
+            for key in stay.keys.values():
+                body = self.bodies.get(key.id)
+                if key.ended or body is None or body["state"] not in ("active", "suspended") or key.system in stay.troubled:
+                    continue
+                shown = [datetime.fromisoformat(body["window"][name]) for name in ("validFrom", "validUntil")]
+                fit = [self.model.window(key), *([(stay.start, stay.end)] if key.made_by_person and not key.exact else [])]
+                if not any(abs(shown[0] - start) <= GRAIN and abs(shown[1] - end) <= GRAIN for start, end in fit):
+                    lines.append(f"the API shows a key of {shown[0]} to {shown[1]}: it is to open {fit[0][0]} to {fit[0][1]}")
         return lines
 
     def _is_off(self, held: Held, door: str) -> bool:
@@ -593,12 +673,18 @@ class Player:
         )
         return body["state"] == "revoked" or not is_named
 
-    def _is_told(self, key_id: str, door: str) -> bool:
-        """Whether what the API says of a key at a door leaves room for what the door does, or an alert names the key."""
-        body = self.bodies[key_id]
-        mine = [row for row in body["doors"] if row["label"] == door]
-        unsure = not _is_sure(body) or any(not row["isConfirmed"] for row in mine)
-        return unsure or any(alert["key"] in (key_id, "", None) for alert in self.house.alerts())
+    def _is_troubled(self, key: facts.Key) -> bool:
+        """Whether a key's lock system is, or was, in trouble; of an old room that stays open, the new room's."""
+        keeps_room = "OLD_ROOM_KEPT" in warned(self.bodies[key.id])
+        return key.system in key.stay.troubled or (keeps_room and bool(key.stay.troubled))
+
+    def _is_told(self, held: Held, door: str) -> bool:
+        """Whether what is told of a key and its stay leaves room for what a door does."""
+        key = held.key
+        return not is_sure(self.bodies[key.id], door) or self.alerts.name((key.stay.id, key.system), [key.id])
+
+    def _clock_is_told(self, door: str) -> bool:
+        return door in self._skewed and self.alerts.name_clock(door)
 
     def _said(self, key_id: str, door: str) -> str:
         body = self.bodies[key_id]
@@ -613,12 +699,6 @@ class Player:
         if index not in self.stays:
             return []
         return [one for one in self.model.held if one.key.stay.id == self.stays[index].id]
-
-
-def _is_sure(body: dict[str, Any]) -> bool:
-    """Whether the API claims to know what all doors of a key do."""
-    settled = body["state"] in ("active", "suspended", "revoked") and body["propagation"] == "confirmed"
-    return settled and not body["warnings"] and all(row["isConfirmed"] for row in body["doors"])
 
 
 def _short(body: dict[str, Any]) -> str:
