@@ -22,6 +22,7 @@ from credentials.targets import is_left
 from devices import breaker, selectors
 from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS, Zone, believed_skew_ms, window_by_clocks
 from devices.models import LockDevice
+from sagas.flows.one_change import has_windows_by_door
 from sagas.models import Finding
 from vendors.port.types import Window
 
@@ -254,6 +255,8 @@ def _clocks_of_one_call(key: KeyCredential, door: CredentialDoor, facts: _Facts)
     """Return how far the clocks are off of all doors that got one window together, where it was cut for the one that is off."""
     if not any(is_noted(key, code) for code in OF_CLOCKS):
         return []
+    if has_windows_by_door(key):
+        return [facts.ahead_ms.get(door.device_id)]
     beside = [
         row for (key_id, _), row in facts.doors.items() if key_id == key.id and row.lane == door.lane and not is_left(row)
     ]

@@ -24,6 +24,7 @@ from devices.health_rules import SKEW_WARN_MS, window_by_clocks
 from sagas.alerts import NewAlert
 from sagas.events.instants import format_instant
 from sagas.flows import issue_key, update_key
+from sagas.flows.one_change import has_windows_by_door
 from sagas.intake import PRIORITY_ISSUE, Start, own_key
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Window
@@ -87,11 +88,13 @@ def _widen(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
     if _is_right(batch, key):
         key.warnings = [warning for warning in key.warnings if warning["code"] not in notices.OF_CLOCKS]
     batch.touch(key)
-    lanes = {door.lane for door in batch.doors_at(key) if door.device_id == work.args["deviceId"]}
-    cut = [door for door in batch.doors_at(key) if door.lane in lanes and door.state == DoorState.PRESENT and not door.dropped]
+    here = [door for door in batch.doors_at(key) if door.device_id == work.args["deviceId"]]
+    if not has_windows_by_door(key):  # doors of one call got one window, cut for the one whose clock was off
+        here = [door for door in batch.doors_at(key) if door.lane in {one.lane for one in here}]
+    cut = [door for door in here if door.state == DoorState.PRESENT and not door.dropped]
     if key.state != State.ACTIVE or not cut:
         return  # one at rest is woken in its whole window
-    for door in cut:  # doors of one call got one window, cut for the one whose clock was off
+    for door in cut:
         door.carried_from = None
         batch.touch_door(door)
     batch.retarget(key)

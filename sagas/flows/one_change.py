@@ -49,6 +49,11 @@ def spans(key: KeyCredential) -> bool:
     return CredentialKind(key.kind) in adapters.manifest(key.vendor).spanning_kinds
 
 
+def has_windows_by_door(key: KeyCredential) -> bool:
+    """Says whether each door of the key can be given a window of its own."""
+    return adapters.manifest(key.vendor).windows_by_door and not spans(key)
+
+
 def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanting, *, at_encoder: bool) -> Group | None:
     """Returns the one change that brings a spanning key's doors to what they shall be; None where there is none to make so.
 

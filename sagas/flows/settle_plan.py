@@ -18,7 +18,7 @@ from credentials.reservations import holder_of, told_phone
 from credentials.targets import RANK, Verb, next_verb
 from devices import adapters, breaker, call_counts, selectors
 from devices.breaker import Gate, Standing
-from devices.health_rules import window_by_clocks
+from devices.health_rules import SKEW_WARN_MS, window_by_clocks
 from devices.selectors import DeviceFacts
 from lockservice.core import crypto
 from sagas.alerts import NewAlert
@@ -35,7 +35,7 @@ from sagas.flows import (
     stay_start,
 )
 from sagas.flows.call_keys import call_key
-from sagas.flows.one_change import AT_ENCODER, Group, one_change, spans
+from sagas.flows.one_change import AT_ENCODER, Group, has_windows_by_door, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
 from sagas.intake import PRIORITY_SECURITY, ensure_lanes
@@ -186,7 +186,9 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         # One key for all of its doors: made for those that come due first, it is a card that does not open the room.
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
-    group = [d for d, other in ready if other is verb and _alike(d, verb) == _alike(first, verb)]
+    off = _clocks_off(context, key, verb, [door for door, _ in ready])
+    alike = _alike(first, verb, off)
+    group = [d for d, other in ready if other is verb and _alike(d, verb, off) == alike]
     if verb is Verb.ISSUE and (held := card_in_use.still_at(key, [door.device_id for door in group])):
         group = [door for door in group if door.device_id not in held]
     if verb is Verb.ISSUE and spans(key) and not any(door.verb for door in group):
@@ -194,9 +196,19 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
 
 
-def _alike(door: CredentialDoor, verb: Verb) -> tuple[object, ...]:
-    """Return what doors of one call have in common; of those that lose the key, also which digits they have."""
-    return (door.lane, door.rounds, _is_deferred(door, verb), door.pin_version if verb is Verb.REVOKE else 0)
+def _alike(door: CredentialDoor, verb: Verb, off: Mapping[str, int]) -> tuple[object, ...]:
+    """Return what doors of one call have in common, of those that lose the key also the digits. `off` says whose clocks are."""
+    digits = door.pin_version if verb is Verb.REVOKE else 0
+    return (door.lane, door.rounds, _is_deferred(door, verb), digits, off.get(door.device_id, 0))
+
+
+def _clocks_off(context: StepContext, key: KeyCredential, verb: Verb, doors: Sequence[CredentialDoor]) -> dict[str, int]:
+    """Return the doors that get a window of their own since their lock's clock is off, and by how many milliseconds."""
+    if verb in _TAKING or not has_windows_by_door(key):
+        return {}
+    facts = selectors.devices(key.tenant_id, key.property_id, [door.device_id for door in doors])
+    skews = {device_id: device.skew_at(context.now) or 0 for device_id, device in facts.items()}
+    return {device_id: skew for device_id, skew in skews.items() if abs(skew) > SKEW_WARN_MS}
 
 
 def _unless_another_comes_first(

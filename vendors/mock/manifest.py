@@ -30,6 +30,7 @@ MANIFEST = VendorManifest(
     ),
     lane=LaneRule.INSTALLATION,
     lane_width=8,
+    windows_by_door=True,
     desk_kinds=(CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     setting_names=("url", "timeout_s"),
     secret_names=("webhook_secret", "webhook_secret_next"),

@@ -55,6 +55,7 @@ class VendorManifest:
     second may see more, bursts included. `quota_utc_offset_h` says in whose time the quota's month begins. `desk_kinds` need a
     person at the desk, so no booking event encodes them.
     Of `spanning_kinds` one key names all of its doors, so a room is added or taken by changing that key.
+    `windows_by_door`: of other kinds each door gets a window of its own; one whose clock is off costs the others nothing.
     Of `outranking_kinds` a stay's key outranks those that were made before it at the same door, whoever comes first: made ahead
     of its guest's arrival it would be put out by a walk-in's, so it is made when the stay begins.
     `secret_rules` are those of its secrets that differ from the usual rule; a secret `…_next` is valid beside its first one.
@@ -75,6 +76,7 @@ class VendorManifest:
     quota_utc_offset_h: int = 0
     desk_kinds: tuple[CredentialKind, ...] = ()
     spanning_kinds: tuple[CredentialKind, ...] = ()
+    windows_by_door: bool = False
     outranking_kinds: tuple[CredentialKind, ...] = ()
     cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()

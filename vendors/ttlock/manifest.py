@@ -19,6 +19,7 @@ MANIFEST = VendorManifest(
     ),
     # A gateway carries one radio command at a time and answers -3003 to a second one.
     lane=LaneRule.GATEWAY,
+    windows_by_door=True,
     calls_per_minute=100,
     calls_per_month=30_000,
     # The vendor's month begins in Beijing (fact sheet §6, confidence A).
