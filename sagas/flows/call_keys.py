@@ -5,7 +5,10 @@ One rule: the mark that a vendor keeps is computed again from these keys alone; 
 
 from __future__ import annotations
 
-from credentials.models import KeyCredential
+from collections.abc import Sequence
+
+from credentials.models import CredentialDoor, KeyCredential
+from credentials.services import KeyBatch
 from credentials.targets import Verb
 from sagas.intake import own_key
 
@@ -25,3 +28,17 @@ def issue_call_key(key: KeyCredential, rounds: int) -> str:
 def round_key(issue_key: str, rounds: int) -> str:
     """Returns the same of a key of which only the issue key is known."""
     return own_key("round", issue_key, str(rounds)) if rounds else issue_key
+
+
+def level_rounds(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> None:
+    """Lets one key for several doors be given at `doors` in one round, which no door of it, also one left meanwhile, has had.
+
+    A new door counts from 0, and what was taken back or refused at another one would be asked for again under its own name. An
+    answer that is still out keeps its round: what it may have made is looked for there.
+    """
+    open_rounds = [door.rounds for door in doors if door.verb]
+    rounds = max(open_rounds or (door.rounds for door in batch.doors_at(key)), default=0)
+    for door in doors:
+        if not door.verb and door.rounds != rounds:
+            door.rounds = rounds
+            batch.touch_door(door)

@@ -114,13 +114,7 @@ def owner_on_its_way(saga: Saga) -> KeyCredential | None:
 
 
 def go_on(batch: KeyBatch, key: KeyCredential, saga: Saga, *, confirmed: bool) -> None:
-    """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed. Doors that the
-    key has gained since are on the same card."""
-    doors = batch.doors_at(key)
-    rounds = max((door.rounds for door in doors), default=0)  # of doors left meanwhile too: what was refused is not asked again
-    for door in (one for one in doors if not one.dropped):
-        door.rounds = rounds  # one card is one call
-        batch.touch_door(door)
+    """Lets a stopped key be written, on another card, or over the key that was told of if that is confirmed."""
     told = saga.args.get(TOLD, {})
     args = {name: value for name, value in saga.args.items() if name != TOLD}
     if confirmed:

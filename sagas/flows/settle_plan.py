@@ -34,7 +34,7 @@ from sagas.flows import (
     shared_rooms,
     stay_start,
 )
-from sagas.flows.call_keys import call_key
+from sagas.flows.call_keys import call_key, level_rounds
 from sagas.flows.one_change import AT_ENCODER, Group, has_windows_by_door, one_change, spans
 from sagas.flows.settle_doors import alarm_revoke, ref_place, token_place
 from sagas.flows.update_key import TAKE_FIRST
@@ -186,6 +186,8 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         # One key for all of its doors: made for those that come due first, it is a card that does not open the room.
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
+    if verb is Verb.ISSUE and spans(key):
+        level_rounds(context.batch, key, _to_issue(ready))
     off = _clocks_off(context, key, verb, [door for door, _ in ready])
     alike = _alike(first, verb, off)
     group = [d for d, other in ready if other is verb and _alike(d, verb, off) == alike]

@@ -12,6 +12,8 @@ from tests.support.stage import House, Stay, World
 
 HELD = "KEY_REVOKED_BY_PERSON"
 CARDS = {"kinds": ["rfid_card"], "default_areas": []}
+PHONES = {"kinds": ["mobile_app"], "default_areas": []}
+GUEST = {"phoneE164": "+93700000001"}
 
 NewHouse = Callable[..., House]
 
@@ -166,6 +168,25 @@ def test_a_resumed_guest_whose_stay_ended_and_goes_on_gets_a_card_that_opens(
             supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend")
             world.settle()
     assert (stay.key()["state"], stay.opens("101")) == ("active", True)
+
+
+@pytest.mark.parametrize("rooms", [["102"], ["102", "103"]])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_suspended_phone_that_moved_opens_the_new_rooms_once_resumed(
+    world: World, house: NewHouse, vendor: str, rooms: list[str]
+) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=PHONES)
+    stay = hotel.book(["101"], contact=GUEST)
+    assert stay.opens("101")
+    verbs, supervisor = f"/lock/v1/credentials/{stay.key()['id']}", hotel.caller("front_desk_supervisor")
+    assert supervisor.post(f"{verbs}/suspend", {"reason": "manual"}).status_code in (200, 202)
+    world.settle()
+    stay.change(rooms=rooms)
+    assert not any(stay.opens(room) for room in ("101", *rooms))
+    assert supervisor.post(f"{verbs}/unsuspend").status_code in (200, 202)
+    world.settle()
+    assert (stay.key()["state"], stay.opens("101")) == ("active", False)
+    assert all(stay.opens(room) for room in rooms)
 
 
 def test_what_was_paid_after_the_key_ended_does_not_suspend_the_next(world: World, house: NewHouse) -> None:
