@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from credentials.lifecycle import LIVE
+from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import Verb, wanted
 from devices import adapters
@@ -62,6 +62,8 @@ def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanti
     """
     if not spans(key) or key.state not in LIVE or any(door.resume_token_sealed for door in doors):
         return None
+    if key.state == State.SUSPENDED and not key.resuming:
+        return _left_while_suspended(key, doors, ready)
     kept = tuple(door for door in doors if wanted(key, door) == "present" and door.state == DoorState.PRESENT)
     if any(door.verb not in ("", Verb.UPDATE) for door in kept) or any(verb not in _MOVES for _, verb in ready):
         return None
@@ -71,7 +73,24 @@ def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanti
     moves_rooms = bool(added) or (bool(removed) and bool(kept))
     if not stands or not (moves_rooms or (at_encoder and kept)):
         return None
-    group = Group((*kept, *added, *removed), Verb.UPDATE, added, removed, at_encoder)
+    return _in_one_lane(Group((*kept, *added, *removed), Verb.UPDATE, added, removed, at_encoder))
+
+
+def _left_while_suspended(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanting) -> Group | None:
+    """Returns the change by which a suspended key leaves some of its rooms and stays suspended in the others. Rooms that it
+    gains are given when it is resumed. A system that has refused the change is left to take the key back as it can."""
+    kept = tuple(
+        door
+        for door in doors
+        if wanted(key, door) == "suspended" and door.state == DoorState.SUSPENDED and door.vendor_ref_sealed and not door.final
+    )
+    if not kept or not ready or any(verb is not Verb.REVOKE for _, verb in ready):
+        return None
+    removed = tuple(door for door, _ in ready)
+    return _in_one_lane(Group((*kept, *removed), Verb.UPDATE, removed=removed))
+
+
+def _in_one_lane(group: Group) -> Group | None:
     return group if len({door.lane for door in group.doors}) == 1 else None
 
 

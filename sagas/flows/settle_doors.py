@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from credentials import event_data, notices, pin_slots
 from credentials.house import house
+from credentials.lifecycle import State
 from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.targets import Verb, next_verb, wanted
 from devices import call_counts, selectors
@@ -80,6 +81,8 @@ def _settle_door(
     door.verb, door.attempts, door.final, door.due_at = "", 0, False, None
     door.error_code = door.error_reason = ""
     door.resume_token_sealed = None
+    if verb is Verb.UPDATE and door.state == DoorState.SUSPENDED:  # it left other rooms, and is suspended here
+        return
     door.propagation, door.effective_not_after = item.propagation.value, item.effective_not_after
     if not _stays_on_card(key, call, verb, card_is_late=card_is_late):
         door.carried_version = call.desired_version
@@ -113,7 +116,7 @@ def refuse_door(
 ) -> None:
     """Writes a refusal of a door. `definite` says that nothing can have been done there."""
     verb = call.verb_at(door.device_id)
-    waits_for_another = verb is Verb.REVOKE and call.change is not None and bool(call.change.added)
+    waits_for_another = verb is Verb.REVOKE and _is_tried_again(key, call, error)
     context.batch.touch_door(door)
     door.error_code, door.error_reason = error.code.rsplit(".", 1)[-1], error.reason.value
     if error.throttled:
@@ -131,7 +134,7 @@ def refuse_door(
         door.verb = verb.value if emptying else ""  # not known to hold the key, and not proven empty either
     door.final = not error.retriable and verb not in (Verb.REVOKE, Verb.SUSPEND)
     door.due_at = None if door.final else backoff(context, max(1, door.attempts), call_counts.wait_s(error))
-    if waits_for_another:  # the old room is kept open until the new one has the key: no failure of taking back
+    if waits_for_another:  # no failure of taking back
         return
     if verb is Verb.REVOKE:
         if not is_given_anew(key, door):
@@ -139,6 +142,14 @@ def refuse_door(
         _close_if_over(context, key, door)
     elif verb is Verb.SUSPEND:
         alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
+
+
+def _is_tried_again(key: KeyCredential, call: Call, error: LockError) -> bool:
+    """Say whether a room that was not left by a change is kept until the new one has the key, or, by a suspended key that the
+    system does not change, is left by taking the key back."""
+    if call.change is None:
+        return False
+    return bool(call.change.added) or (key.state == State.SUSPENDED and not error.retriable)
 
 
 def is_given_anew(key: KeyCredential, door: CredentialDoor) -> bool:

@@ -241,3 +241,32 @@ def test_a_booking_confirmed_again_gets_a_key_though_a_person_had_revoked_the_la
     stay.cancel()
     stay.reinstate()
     assert (stay.opens("101"), stay.told()["warnings"]) == (True, [])
+
+
+def _suspended_in_two_rooms(house: NewHouse, vendor: str) -> tuple[House, Stay, Any]:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=CARDS)
+    stay = hotel.book(["101", "102"])
+    card = stay.encode()
+    assert card is not None
+    assert all(hotel.use(room, card) for room in ("101", "102"))
+    answer = hotel.caller("gm").post(f"/lock/v1/credentials/{stay.key()['id']}/suspend", {"reason": "manual"})
+    assert answer.status_code in (200, 202)
+    hotel.world.settle()
+    return hotel, stay, card
+
+
+@pytest.mark.parametrize("rooms", [["102"], ["102", "103"]])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_suspended_card_that_leaves_one_of_two_rooms_opens_the_others_once_resumed(
+    world: World, house: NewHouse, vendor: str, rooms: list[str]
+) -> None:
+    hotel, stay, card = _suspended_in_two_rooms(house, vendor)
+    stay.change(rooms=rooms)
+    assert (stay.key()["state"], stay.key()["doors"][0]["state"]) == ("suspended", "suspended")
+    hotel.caller("gm").post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend")
+    world.settle()
+    key = stay.key()
+    assert (key["state"], [door["state"] for door in key["doors"]]) == ("active", ["present"] * len(rooms)), key["doors"]
+    if "encode" in key["allowedActions"]:  # the card must be written again
+        hotel.encode(key["id"])
+    assert [room for room in ("101", "102", "103") if hotel.opens(room, card)] == rooms
