@@ -5,8 +5,8 @@ One rule: the doors of one lane that need the same verb are called together; doo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from credentials import artifacts, event_data, notices, pin_slots
@@ -354,7 +354,8 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
     work.attempts += 1
     place = house(key.tenant_id, key.property_id)
     meta = CallMeta(call_key(key, verb, doors[0].rounds), 2 if in_doubt else 1, work.priority)
-    port_doors = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.kept if door.device_id in facts)
+    beside = shared_rooms.with_other_stay(context.batch, key, group)
+    port_doors = _port_doors(group.kept, facts, beside)
     window = window_by_clocks(Window(key.valid_from, key.valid_until), (facts[d].skew_at(context.now) for d in facts))
     if verb not in _TAKING and key.state in (State.ACTIVE, State.SUSPENDED):
         settle_record.warn_of_clocks(context.batch, key)
@@ -378,15 +379,26 @@ def _call(context: StepContext, work: Work, key: KeyCredential, group: Group, pr
         suspend_reason=SuspendReason(key.suspend_reason or "manual"),
         revoke_reason=RevokeReason(key.revoke_reason or "cancellation"),
         resume_token=_open_token(resume) if resume else None,
-        change=_change(group, facts, handle, meta, place, intent) if verb is Verb.UPDATE and resume is None else None,
+        change=_change(group, facts, beside, handle, meta, place, intent) if verb is Verb.UPDATE and resume is None else None,
     )
 
 
+def _port_doors(doors: Sequence[CredentialDoor], facts: Mapping[str, DeviceFacts], beside: Collection[str]) -> tuple[Door, ...]:
+    known = [door for door in doors if door.device_id in facts]
+    found = [facts[door.device_id].door(_open_ref(door)) for door in known]
+    return tuple(replace(door, has_other_stay=door.device_id in beside) for door in found)
+
+
 def _change(
-    group: Group, facts: Mapping[str, DeviceFacts], handle: CredentialHandle, meta: CallMeta, place: House, intent: Intent
+    group: Group,
+    facts: Mapping[str, DeviceFacts],
+    beside: Collection[str],
+    handle: CredentialHandle,
+    meta: CallMeta,
+    place: House,
+    intent: Intent,
 ) -> UpdateInput:
-    added = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.added if door.device_id in facts)
-    removed = tuple(facts[door.device_id].door(_open_ref(door)) for door in group.removed if door.device_id in facts)
+    added, removed = _port_doors(group.added, facts, beside), _port_doors(group.removed, facts, beside)
     return UpdateInput(
         handle, meta, added, removed,
         time_zone=place.time_zone, intent=intent, at_encoder=group.at_encoder,

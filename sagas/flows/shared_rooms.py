@@ -6,6 +6,7 @@
 | a card or a phone's key, where a new stay's key ends the earlier ones | joins: it ends nobody's |
 | the same for several rooms, of which only some are let | starts in the others, and joins in the let ones by a change |
 | the same, given again beside a key of the vendor's own program | joins |
+| a card, where a system knows a stay by its room alone | joins; what is said of the room would reach both, so it is not said |
 
 One rule: a guest's key ends when her stay does, or when a person says so; a second guest with a stay gets her key too.
 """
@@ -16,10 +17,13 @@ from collections.abc import Sequence
 
 from credentials import overlaps
 from credentials.lifecycle import LIVE
-from credentials.models import CredentialDoor, KeyCredential
+from credentials.models import CredentialDoor, DoorState, KeyCredential
 from credentials.services import KeyBatch
+from credentials.targets import Verb
 from devices import adapters
+from sagas.flows.one_change import Group, spans
 from sagas.models import Finding
+from vendors.port.types import Intent, Propagation
 
 FLOW = overlaps.FLOW
 STRANGER = "stranger"
@@ -53,6 +57,42 @@ def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDo
     let = [door for door in doors if door.room_id and is_occupied(batch, key, [door])]
     free = [door for door in doors if door not in let]
     return free if let and any(door.room_id for door in free) else list(doors)
+
+
+def with_other_stay(batch: KeyBatch, key: KeyCredential, group: Group) -> set[str]:
+    """Return the devices of a change, or of a taking back, at which what is said of the room as a whole reaches another stay.
+
+    That is where its guest has a card or a phone's key, and for a change also where she had one that joined and may still open:
+    moved or made longer, it would open for her again. In a room that is gained a new stay ends keys of those who have left.
+    """
+    if not spans(key) or not key.reservation_id or key.holder_kind != "guest" or group.verb not in (Verb.UPDATE, Verb.REVOKE):
+        return set()
+    gained = {door.device_id for door in group.added}
+    held = sorted(door.device_id for door in group.doors if door.room_id and door.device_id not in gained)
+    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
+    rows = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, device_id__in=held, credential__installation_id=key.installation_id,
+        credential__kind__in=spanning, credential__holder_kind="guest", credential__reservation_id__isnull=False,
+        credential__valid_until__gt=batch.now,
+    ).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
+    found = [row for row in rows.select_related("credential").order_by("id") if row.credential.issued_at is not None]
+    here = {row.device_id for row in found if _is_there(row)}
+    if group.verb is Verb.UPDATE:
+        here |= {row.device_id for row in found if _may_be_there(batch, key, row)}
+    return here | {door.device_id for door in group.added if is_occupied(batch, key, [door])}
+
+
+def _is_there(row: CredentialDoor) -> bool:
+    return row.credential.state in LIVE and not row.dropped and row.state in (DoorState.PRESENT, DoorState.SUSPENDED)
+
+
+def _may_be_there(batch: KeyBatch, key: KeyCredential, row: CredentialDoor) -> bool:
+    """Say whether a card that was taken back may open, and shares the stay's time at the vendor: one of the two has joined."""
+    opens = bool(row.verb) or row.propagation != Propagation.CONFIRMED
+    if not opens or (row.effective_not_after or row.credential.valid_until) <= batch.now:
+        return False
+    is_earlier = key.issued_at is not None and row.credential.issued_at is not None and key.issued_at < row.credential.issued_at
+    return key.intent == Intent.ADDITIONAL or is_earlier
 
 
 def is_beside_stranger(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -226,3 +227,71 @@ def test_a_card_that_a_walk_in_ended_is_told_and_nobodys_key_is_ended(world: Wor
     ]
     assert "differs" in {door["why"] for door in stay.told()["verdict"]["doors"]}
     assert hotel.use("101", walk_in)
+
+
+def _two_cards(house: Houses, rooms: tuple[str, str]) -> tuple[House, list[Stay], list[Any]]:
+    """Let two guests' cards be written over the PMS protocol, and be used at their rooms."""
+    hotel = house({"101": "salto", "102": "salto"}, policy=CARDS | {"late_grace_minutes": 0})
+    hotel.speak_pms()
+    stays = [hotel.book([room], end=hotel.world.now + timedelta(days=3)) for room in rooms]
+    cards = [stay.encode() for stay in stays]
+    assert all(card is not None and hotel.use(room, card) for room, card in zip(rooms, cards, strict=True))
+    return hotel, stays, cards
+
+
+def _write_again(hotel: House, stay: Stay, card: Any) -> None:
+    assert "encode" in stay.key()["allowedActions"]
+    hotel.lay("salto", card)
+    hotel.encode(stay.key()["id"])
+
+
+def _used(hotel: House, card: Any) -> list[str]:
+    """Use a card twice at each room: an on-line lock writes on it what the server knows."""
+    found: list[str] = []
+    for _ in range(2):
+        found = [room for room in ("101", "102") if hotel.use(room, card)]
+    return found
+
+
+@pytest.mark.parametrize("mover", [0, 1])
+def test_one_of_two_guests_of_a_room_moves_and_the_others_card_does_not(world: World, house: Houses, mover: int) -> None:
+    hotel, stays, cards = _two_cards(house, ("101", "101"))
+    stays[mover].change(rooms=["102"])
+    assert _used(hotel, cards[1 - mover]) == ["101"]
+    assert stays[1 - mover].told()["verdict"]["answer"] == "opens"
+    assert stays[mover].told()["verdict"]["answer"] != "opens"
+    _write_again(hotel, stays[mover], cards[mover])
+    assert [_used(hotel, cards[mover]), _used(hotel, cards[1 - mover])] == [["102"], ["101"]]
+    assert [stay.told()["verdict"]["answer"] for stay in stays] == ["opens", "opens"]
+
+
+def test_a_card_that_moves_into_a_let_room_joins_there_at_the_encoder(world: World, house: Houses) -> None:
+    hotel, stays, cards = _two_cards(house, ("101", "102"))
+    stays[1].change(rooms=["101"])
+    assert _used(hotel, cards[0]) == ["101"]
+    assert stays[1].told()["verdict"]["answer"] != "opens"
+    _write_again(hotel, stays[1], cards[1])
+    assert [_used(hotel, card) for card in cards] == [["101"], ["101"]]
+    assert [stay.told()["verdict"]["why"] for stay in stays] == ["occupied", "occupied"]
+
+
+def test_the_guest_who_came_first_checks_out_and_the_other_goes_on_opening(world: World, house: Houses) -> None:
+    hotel, stays, cards = _two_cards(house, ("101", "101"))
+    stays[0].check_out()
+    assert (_used(hotel, cards[1]), stays[1].told()["verdict"]["answer"]) == (["101"], "opens")
+    stays[1].change(rooms=["102"])  # the card of the guest who has left may still open: it does not move either
+    assert "102" not in _used(hotel, cards[0])
+
+
+@pytest.mark.parametrize("hours", [3, 96])
+def test_one_of_two_guests_of_a_room_leaves_at_another_time(world: World, house: Houses, hours: int) -> None:
+    hotel, stays, cards = _two_cards(house, ("101", "101"))
+    stays[1].change(end=world.now + timedelta(hours=hours))
+    assert [_used(hotel, card) for card in cards] == [["101"], ["101"]]
+    assert stays[1].told()["verdict"]["why"] == "card_old"
+    _write_again(hotel, stays[1], cards[1])
+    assert stays[1].told()["verdict"]["why"] == "occupied"
+    world.advance(hours=5)
+    assert [hotel.opens("101", card) for card in cards] == [True, hours > 5]
+    world.advance(hours=73)
+    assert [hotel.opens("101", card) for card in cards] == [False, hours > 78]

@@ -130,7 +130,9 @@ class Window:
 class Door:
     """One lock as a verb needs it. `external_id` is the vendor's id of the lock; `ref` what the vendor calls the credential
     there, None where nothing is known to be there. `gateway` names the serial lane, empty where the vendor has none.
-    `digits` are the digits its keypad has. `has_remote` says whether a gateway or network reaches it."""
+    `digits` are the digits its keypad has. `has_remote` says whether a gateway or network reaches it. `has_other_stay` says
+    that a guest of another stay has a key there, or may have one that still opens: what is asked of the room as a whole would
+    change or end it. Told of the doors of a change, and of those that a key is taken from."""
 
     device_id: str
     external_id: str
@@ -139,6 +141,7 @@ class Door:
     has_remote: bool = True
     digits: str = "0123456789"
     ref: VendorRef | None = None
+    has_other_stay: bool = False
 
 
 @dataclass(frozen=True, slots=True)

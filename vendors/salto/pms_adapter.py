@@ -4,6 +4,7 @@
 |---|---|---|
 | issue | card, phone | CN starts a stay, CC joins it; CNM, CCM to a phone. No PIN: the protocol has none |
 | update | end and room | MC changes the server's record, the card follows at an updater; a start needs a new card |
+| update where two stays have a room | at the encoder | MC would change every guest's card there: hers is written |
 | revoke | bounded | no message kills a card: it opens until it expires or the next guest's is used there |
 | suspend | not at the door | warned; the bound is the card's expiry |
 | list_devices | no | the protocol lists nothing |
@@ -60,7 +61,7 @@ from .manifest_code import CODE
 from .places import Places, authorisation_of, places_of
 from .pms_audit import LogDates, read_log
 from .pms_client import OpenLine, PmsCall, PmsClient, PmsTalk
-from .pms_refs import PmsRef, open_ref
+from .pms_refs import WAITS_TO_JOIN, WAITS_TO_START, PmsRef, open_ref
 from .pms_words import (
     GUEST,
     INFO,
@@ -82,6 +83,9 @@ LAID_PAUSE_S = 1.0
 _NO_STAY, _NO_CARD, _NOT_UNDERSTOOD = "EA", "EP", "ES"
 CARD_STALE = LockWarning(
     "CARD_MUST_BE_UPDATED", "the card carries the earlier version until it passes a wall reader or the encoder"
+)
+ONLY_AT_ENCODER = LockWarning(
+    CARD_STALE.code, "another stay is in the room: the card carries the earlier version until it is written at the encoder"
 )
 STAY_MOVES = LockWarning(
     "STAY_MOVES_TOGETHER",
@@ -147,22 +151,31 @@ class SaltoPmsPort:
         return IssueResult(doors, tuple(warnings), call.requests, kind=kind, artifact=artifact, overwritten=made.overwritten)
 
     def update_credential(self, request: UpdateInput) -> CallResult:
-        """Moves the end, and rooms pair by pair. A room that is only added needs the card on the encoder and fails for good."""
+        """Moves the end, and rooms pair by pair. A room that is only added needs the card on the encoder and fails for good.
+
+        Where another stay's guest is in a room the server is told nothing: the card waits to be written at the encoder.
+        """
         call, handle = PmsCall(request.meta), request.handle
         zone = self._zone(request.time_zone)
         end = wall_end(handle.window.valid_until, zone)
-        found: list[DoorResult] = [self._modified(call, handle, door, None, end) for door in handle.doors]
+        found: list[DoorResult] = [
+            self._by_card(handle, door) if _is_untold(door) else self._modified(call, handle, door, None, end)
+            for door in handle.doors
+        ]
         pairs = list(zip(request.removed, request.added, strict=False))
         for old, new in pairs:
-            moved = self._modified(call, handle, old, new, end)
+            is_untold = _is_untold(old) or _is_untold(new)
+            moved = self._moved_by_card(request, old, new) if is_untold else self._modified(call, handle, old, new, end)
             found += [moved, self._left_behind(handle, old, moved)]
         found += [self._left_behind(handle, door, None) for door in request.removed[len(pairs) :]]
         for door in request.added[len(pairs) :]:
             found.append(failed(door, refused_issue("a further room needs the card on the encoder: issue the key anew")))
         warnings = [CARD_STALE] if any(r.propagation is Propagation.PROPAGATING for r in found) else []
+        if any(_is_untold(door) for door in (*handle.doors, *request.added, *request.removed)):
+            warnings = [ONLY_AT_ENCODER]
         if request.at_encoder and all(r.outcome is Outcome.DONE for r in found):
             found, warnings = self._written_again(call, request, found), []
-        refs = [ref for door in (*handle.doors, *request.removed) if (ref := open_ref(door.ref))]
+        refs = [ref for door in (*handle.doors, *request.removed) if (ref := open_ref(door.ref)) and not _is_untold(door)]
         if any(ref.may_last_until < handle.window.valid_until for ref in refs):
             warnings.append(STAY_MOVES)
         if any(ref.starts != handle.window.valid_from for ref in refs):
@@ -173,13 +186,15 @@ class SaltoPmsPort:
         """Says until when the key can go on opening. At checkout the stay is also ended on the server's list.
 
         CO is sent once, by the stay's first key: it names a room, not a stay, and a late one would check out the next guest.
+        It is not sent where another stay's guest is in the room.
         """
         call = PmsCall(meta, revoking=True)
         warnings: list[LockWarning] = []
         if reason is RevokeReason.CHECKOUT and meta.attempt == 1:
             for door in handle.doors:
                 ref = open_ref(door.ref)
-                if ref is not None and ref.opens_stay and authorisation_of(door.external_id) is None:
+                is_first = ref is not None and ref.opens_stay and authorisation_of(door.external_id) is None
+                if is_first and not _is_untold(door):
                     warnings += self._checked_out(call, door)
         doors = tuple(self._dying(handle, door) for door in handle.doors)
         return CallResult(doors, tuple(warnings), call.requests)
@@ -323,17 +338,21 @@ class SaltoPmsPort:
         return PhoneOrder(phone, places.rooms, *window, mark, is_copy=is_copy, grants=places.grants).fields()
 
     def _written_again(self, call: PmsCall, request: UpdateInput, found: Sequence[DoorResult]) -> list[DoorResult]:
-        """Writes the stay's present state on the guest's own card: a copy, which is harmless to repeat."""
+        """Writes the stay's present state on the guest's own card: a copy, which is harmless to repeat. A guest who left a room
+        that she shared for a free one starts her stay there. Raises LockError."""
         handle, there = request.handle, (*request.handle.doors, *request.added)
         places, mark = places_of(there), mark_of(call.meta.idempotency_key)
         window = wall_window(handle.window, self._zone(request.time_zone))
-        order = CardOrder(self._settings.encoder, places.rooms, *window, mark, is_copy=True, grants=places.grants)
+        starts = _starts_stay(there, found)
+        order = CardOrder(self._settings.encoder, places.rooms, *window, mark, is_copy=not starts, grants=places.grants)
         own = {held.mark for door in (*there, *request.removed) if (held := open_ref(door.ref))} | {mark}
         try:
             with self._client.talk(call) as talk:
-                if self._laid_card(talk).operator not in own:
+                operator = self._laid_card(talk).operator
+                if operator not in own:
                     raise another_card(CODE)
-                talk.ask(order.fields(), with_card=True)
+                if not (starts and operator == mark):  # written by the attempt before
+                    talk.ask(order.fields(), with_card=True)
         except Refused as refused:
             raise self._client.error(call, refused) from None
         except Unclear as unclear:
@@ -343,8 +362,9 @@ class SaltoPmsPort:
         rows = []
         for row in found:
             earlier = opens.get(row.device_id)
-            until, starts = handle.window.valid_until, handle.window.valid_from
-            ref = PmsRef(mark, bool(earlier and earlier.opens_stay), starts, until).seal() if row.device_id in on_card else None
+            until, begins = handle.window.valid_until, handle.window.valid_from
+            opens_stay = starts or bool(earlier and earlier.opens_stay)
+            ref = PmsRef(mark, opens_stay, begins, until).seal() if row.device_id in on_card else None
             rows.append(DoorResult(row.device_id, Outcome.DONE, ref, Propagation.CONFIRMED))
         return rows
 
@@ -368,6 +388,26 @@ class SaltoPmsPort:
         is_shorter = to is None and ref is not None and handle.window.valid_until < ref.may_last_until
         bound = self._last_until(handle, door) if is_shorter else None
         return DoorResult(target.device_id, Outcome.DONE, changed, Propagation.PROPAGATING, bound)
+
+    def _by_card(self, handle: CredentialHandle, door: Door) -> DoorResult:
+        """Tells that a card goes on as it is until it is written. A phone's key has to be sent anew."""
+        if handle.kind is not Kind.RFID_CARD:
+            return failed(door, refused_issue("another stay is in the room, and the server changes both: send the key anew"))
+        ref = open_ref(door.ref)
+        changed = ref.changed(handle.window).seal() if ref else door.ref
+        is_shorter = ref is not None and handle.window.valid_until < ref.may_last_until
+        bound = self._last_until(handle, door) if is_shorter else None
+        return DoorResult(door.device_id, Outcome.DONE, changed, Propagation.PROPAGATING, bound)
+
+    def _moved_by_card(self, request: UpdateInput, old: Door, new: Door) -> DoorResult:
+        ref = open_ref(old.ref)
+        if authorisation_of(old.external_id) is not None or authorisation_of(new.external_id) is not None:
+            return self._area_kept(request.handle, new)
+        if request.handle.kind is not Kind.RFID_CARD or ref is None:
+            return failed(new, refused_issue("another stay is in the room, and the server moves both: issue the key anew"))
+        waits = WAITS_TO_JOIN if request.intent is Intent.ADDITIONAL else WAITS_TO_START
+        waiting = replace(ref.changed(request.handle.window), opens_stay=False, waits=waits)
+        return DoorResult(new.device_id, Outcome.DONE, waiting.seal(), Propagation.PROPAGATING)
 
     def _area_kept(self, handle: CredentialHandle, door: Door) -> DoorResult:
         if door.ref is None:
@@ -400,6 +440,25 @@ class SaltoPmsPort:
             # The list is the vendor's bookkeeping: who gets in does not depend on it, and the bound stands without it.
             return (LockWarning("ROOM_STATUS_NOT_CONFIRMED", f"the list may still show {door.label or 'the room'} occupied"),)
         return ()
+
+
+def _is_untold(door: Door) -> bool:
+    """Says whether the server is told nothing of a stay's change in the room: it would change another stay's, or has not heard
+    that this one is there."""
+    ref = open_ref(door.ref)
+    return door.has_other_stay or bool(ref and ref.waits)
+
+
+def _starts_stay(there: Sequence[Door], found: Sequence[DoorResult]) -> bool:
+    """Says whether a card starts its stay in the rooms that are written on it, rather than joins. Raises LockError where it
+    would have to do both: starting would end keys in the other rooms."""
+    refs = {row.device_id: open_ref(row.ref) for row in found}
+    rooms = [door for door in there if authorisation_of(door.external_id) is None]
+    starting = {door.device_id for door in rooms if (ref := refs.get(door.device_id)) and ref.waits == WAITS_TO_START}
+    starting -= {door.device_id for door in there if door.has_other_stay}
+    if starting and len(starting) < len(rooms):
+        raise refused_issue("one card cannot start a stay in one room and go on in another: issue the key anew")
+    return bool(starting)
 
 
 def _read(fields: Sequence[str]) -> CardRead:

@@ -13,12 +13,15 @@ from vendors.port.secrets import VendorRef
 from vendors.port.types import Window
 
 _PREFIX = "pms1:"
+WAITS_TO_START, WAITS_TO_JOIN = "start", "join"
 
 
 @dataclass(frozen=True, slots=True)
 class PmsRef:
     """`opens_stay` tells a first key (CN) from a copy. `starts` is on the card. `may_last_until` is the latest end any carrier
-    of this key can have: a change to an earlier end does not reach a card in a pocket. `desired` and `carried` are versions."""
+    of this key can have: a change to an earlier end does not reach a card in a pocket. `desired` and `carried` are versions.
+    `waits` is of a room that only the card will be written for, since the server would move another stay's guest too: it says
+    what the card does there, WAITS_TO_START or WAITS_TO_JOIN."""
 
     mark: str
     opens_stay: bool
@@ -26,6 +29,7 @@ class PmsRef:
     may_last_until: datetime
     desired: int = 1
     carried: int = 1
+    waits: str = ""
 
     def seal(self) -> VendorRef:
         """Returns it as a reference."""
@@ -41,6 +45,7 @@ class PmsRef:
             max(self.may_last_until, window.valid_until),
             self.desired + 1,
             self.carried,
+            self.waits,
         )
 
 
