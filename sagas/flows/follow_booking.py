@@ -175,7 +175,7 @@ def _match_rooms(
     resting = {ordinal: reason for ordinal in (0, *(k.ordinal for k in live)) if (reason := _resting(live, row, ordinal))}
     left: list[KeyCredential] = []
     for key in live:
-        _rehome_waiting(key, homes)
+        _rehome_waiting(batch, key, homes)
         home = _home_for(batch, key, homes)
         if home is None:
             room_move.leave(batch, place, key, window, sha256_key(event_id, key.id, "revoke"), cause)
@@ -204,12 +204,18 @@ def _match_rooms(
             suspend_soon(batch, key, reason, saga_key, cause)
 
 
-def _rehome_waiting(key: KeyCredential, homes: dict[str, Home]) -> None:
-    """A key that waited for its room is for the lock system that the room turned out to be on."""
+def _rehome_waiting(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> None:
+    """A key that waited for its room is for the lock system that the room turned out to be on. Where the stay had such a key
+    there before, this one is left, and another is given as to a stay that moves back."""
     with_rooms = [home for home in homes.values() if not home.areas_only]
     here = homes.get(key.installation_id)
-    if key.waiting_for == issue_key.ROOM and (here is None or here.areas_only) and len(with_rooms) == 1:
-        _rehome(key, with_rooms[0].installation)
+    if key.waiting_for != issue_key.ROOM or (here is not None and not here.areas_only) or len(with_rooms) != 1:
+        return
+    there = with_rooms[0].installation
+    place = (there.id, key.incarnation, key.ordinal)
+    stay = batch.of_stay(str(key.reservation_id))
+    if all((other.installation_id, other.incarnation, other.ordinal) != place for other in stay):
+        _rehome(key, there)
 
 
 def _home_for(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> Home | None:

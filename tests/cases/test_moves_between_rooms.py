@@ -268,3 +268,16 @@ def test_nobody_gives_up_an_old_room_that_no_key_has(world: World, house: Houses
     world.settle()
     assert hotel.footprint() == before
     assert hotel.opens("101", pin)
+
+
+def test_a_room_taken_from_a_booking_and_given_back_opens_at_the_houses_second_lock_system(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["201"])
+    for _ in range(2):
+        stay.change(rooms=[])
+        stay.change(rooms=["201"])
+        assert hotel.dead_letters() == []
+        assert stay.opens("201")
+    stay.change(rooms=[], settle=False)
+    stay.change(rooms=["201"])
+    assert (hotel.dead_letters(), stay.opens("201")) == ([], True)
