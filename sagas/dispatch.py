@@ -13,7 +13,6 @@ from django.db import connection
 from credentials import house as houses
 from credentials import locks, reservations
 from credentials.arrival_signs import Sign, SignKind
-from credentials.lifecycle import TERMINAL
 from credentials.reservations import UnusableBooking
 from credentials.services import KeyBatch
 from devices import selectors
@@ -174,11 +173,7 @@ def _payment(event: PaymentCaptured, cause: Cause, now: datetime) -> str:
     row.save(update_fields=["payment_status"])
     batch = KeyBatch.load_stays(event.tenant_id, [event.reservation_id], now)
     for key in batch.keys.values():
-        if key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.state in TERMINAL:
-            key.suspend_reason = ""  # a key in its place is not suspended for it
-            batch.touch(key)
-        elif key.suspend_reason == SuspendReason.OVERDUE_PAYMENT and key.valid_until > now:
-            rest_key.unsuspend(batch, key, own_key("paid", event.event_id, key.id), cause)
+        rest_key.lift(batch, key, SuspendReason.OVERDUE_PAYMENT, own_key("paid", event.event_id, key.id), cause)
     batch.flush()
     return APPLIED
 

@@ -40,7 +40,6 @@ from sagas.flows import (
     follow_stays,
     guest_came,
     old_rooms,
-    rest_key,
     room_move,
     settle_plan,
     settle_record,
@@ -383,7 +382,6 @@ class Runner:
         context = self._context(tenant_id, [work for work, _ in standing], hotel_now, real_now)
         pending = [key.id for key in context.batch.keys.values() if key.state == "pending"]
         context.artifacts = artifacts.current(tenant_id, pending)
-        context.rest_at_once = rest_key.waiting_to_rest(tenant_id, pending)
         for work, answer in standing:
             settle_record.record(context, work, answer)
         _flush(context)

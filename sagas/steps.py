@@ -113,8 +113,6 @@ class StepContext:
     log: list[tuple[Any, ...]] = field(default_factory=list)
     releases: list[tuple[str, str, datetime]] = field(default_factory=list)
     artifacts: dict[str, Artifact] = field(default_factory=dict)
-    rest_at_once: dict[str, str] = field(default_factory=dict)
-    """Why keys on their way must rest as soon as they are there, by credential."""
     opened: set[str] = field(default_factory=set)
     """Stays of which a door opened just now."""
 

@@ -13,13 +13,13 @@ from django.db.models import QuerySet
 
 from credentials import locks
 from credentials.house import House, house
-from credentials.lifecycle import LIVE, State
+from credentials.lifecycle import LIVE
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import follow_booking, issue_key, rest_key, revoke_key, update_key
+from sagas.flows import issue_key, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -68,7 +68,7 @@ def bring_to_doors(
     """
     kept, lost = _sort_rooms(key)
     lost = _without_company(key, lost)
-    rests = _why_at_rest(key)  # before it ends, which calls a resume off
+    rests = rest_key.why(key)  # before it ends, which calls a resume off
     if kept or not key.rooms:
         saga_key = own_key("decommission", work.id, key.id, str(work.args.get("round", 1)))
         update_key.begin(batch, place, key, saga_key, work.cause, rooms=kept, areas=tuple(key.areas), take_first=take_first)
@@ -109,13 +109,6 @@ def _without_company(key: KeyCredential, rooms: tuple[str, ...]) -> tuple[str, .
     return tuple(room for room in rooms if room not in open_elsewhere)
 
 
-def _why_at_rest(key: KeyCredential) -> str:
-    """Returns why the key's successor must rest: it rests itself and nobody wakes it, or it was to rest once it is there."""
-    if key.state == State.SUSPENDED:
-        return "" if key.resuming else key.suspend_reason
-    return rest_key.waiting_to_rest(key.tenant_id, [key.id]).get(key.id, "")
-
-
 def _homes(key: KeyCredential, rooms: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Returns the other lock systems that have a lock for these rooms: installation → rooms, each room once."""
     active = {facts.id for facts in selectors.property_installations(key.tenant_id, key.property_id)}
@@ -136,7 +129,15 @@ def _end(batch: KeyBatch, key: KeyCredential, work: Work, trigger: str) -> None:
     revoke_key.begin(batch, key, RevokeReason.SECURITY, saga_key, work.cause, trigger=trigger)
 
 
-def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: tuple[str, ...], work: Work, rests: str) -> None:
+def _move(
+    batch: KeyBatch,
+    place: House,
+    key: KeyCredential,
+    home: str,
+    rooms: tuple[str, ...],
+    work: Work,
+    rests: SuspendReason | None,
+) -> None:
     """Issues what the key opened at another lock system, at rest if the key rested; tells whom the guest must see for it."""
     facts = selectors.installation(key.tenant_id, home)
     batch.flush()
@@ -151,11 +152,10 @@ def _move(batch: KeyBatch, place: House, key: KeyCredential, home: str, rooms: t
         )  # fmt: skip
         return
     if key.state not in LIVE:
-        key.replaced_by = successor.id
+        key.replaced_by, key.suspend_reason = successor.id, ""
         batch.touch(key)
-    if rests:
-        saga_key = own_key("decommission-rest", work.id, successor.id)
-        follow_booking.suspend_soon(batch, successor, SuspendReason(rests), saga_key, work.cause)
+    if rests is not None:
+        rest_key.suspend_soon(batch, successor, rests, own_key("decommission-rest", work.id, successor.id), work.cause)
     needs_desk = successor.kind in {kind.value for kind in adapters.manifest(facts.vendor).desk_kinds}
     detail = "she must fetch it at the desk" if needs_desk else "it goes to her as usual"
     batch.alerts.append(

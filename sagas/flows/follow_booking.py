@@ -7,9 +7,8 @@ what the keys are and what they should be is all there is to do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
-from credentials import arrival_signs, stay_notices
+from credentials import stay_notices
 from credentials.house import House, house
 from credentials.lifecycle import COMES_BACK, LIVE, WINDOW_ENDED, State
 from credentials.models import KeyCredential, Reservation
@@ -19,7 +18,18 @@ from devices import selectors
 from devices.selectors import InstallationFacts
 from sagas import limits
 from sagas.alerts import NewAlert
-from sagas.flows import fall_back, guest_came, issue_key, old_rooms, rest_key, revoke_key, room_move, shortfalls, update_key
+from sagas.flows import (
+    fall_back,
+    follow_rest,
+    guest_came,
+    issue_key,
+    old_rooms,
+    rest_key,
+    revoke_key,
+    room_move,
+    shortfalls,
+    update_key,
+)
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -77,27 +87,7 @@ def run_no_show(batch: KeyBatch, row: Reservation | None, saga_id: str, cause: C
     if row is None or row.status != NO_SHOW or guest_came.tell(batch, row):
         return
     for key in _live(batch, row):
-        suspend_soon(batch, key, SuspendReason.NO_SHOW, own_key("no-show", saga_id, key.id), cause)
-
-
-def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, saga_key: str, cause: Cause) -> None:
-    """Suspends an active key; a key on its way is suspended as soon as it is active."""
-    if rest_key.suspend(batch, key, reason, saga_key, cause) or key.state not in (State.REQUESTED, State.PENDING):
-        return
-    batch.start(
-        Start(
-            flow=rest_key.SUSPEND,
-            key=saga_key,
-            lane=issue_key.first_lane(batch, key),
-            lane_width=issue_key.lane_width(batch, key),
-            installation_id=key.installation_id,
-            credential_id=key.id,
-            reservation_id=key.reservation_id,
-            priority=PRIORITY_CHECKOUT,
-            args={rest_key.WHEN_ACTIVE: reason.value},
-        ),
-        cause,
-    )
+        rest_key.suspend_soon(batch, key, SuspendReason.NO_SHOW, own_key("no-show", saga_id, key.id), cause)
 
 
 def shape_of(batch: KeyBatch, row: Reservation, key: KeyCredential) -> Shape | None:
@@ -131,32 +121,6 @@ def bring(batch: KeyBatch, row: Reservation, key: KeyCredential, saga_key: str, 
     _update(batch, place, key, saga_key, cause, Window(row.valid_from, row.valid_until), home, row)
 
 
-def keep_resting(batch: KeyBatch, row: Reservation | None, made: KeyCredential, failed: KeyCredential, cause: Cause) -> None:
-    """Lets a key in place of a failed one rest as soon as it is there, where a key of the stay rests or was taken back resting,
-    where the failed one was to rest, where the guest has not come, and while the stay is under review.
-
-    A key that another one has taken the place of says no more: whether the guest rests is said of the newer one.
-    """
-    stay = [key for key in batch.of_stay(str(made.reservation_id)) if key.incarnation == made.incarnation]
-    stay = [key for key in stay if key.replaced_by in (None, "", made.id)]
-    reasons = [SuspendReason(key.suspend_reason) for key in stay if key.suspend_reason and not key.resuming]
-    waited_for = [SuspendReason(reason) for reason in rest_key.was_to_rest(failed)]
-    status = row.status if row is not None else ""
-    if row is not None and status == NO_SHOW and _no_show_due(house(batch.tenant_id, row.property_id), row) <= batch.now:
-        waited_for.append(SuspendReason.NO_SHOW)
-    if row is not None and arrival_signs.has_come(batch.tenant_id, row.reservation_id, row.incarnation):
-        waited_for = [reason for reason in waited_for if reason is not SuspendReason.NO_SHOW]
-    reasons = [r for r in (*reasons, *waited_for) if r is not SuspendReason.NO_SHOW or status == NO_SHOW]
-    if status == FRAUD:
-        reasons.append(SuspendReason.FRAUD_REVIEW)
-    if reasons:
-        suspend_soon(batch, made, reasons[0], own_key("anew-resting", made.id), cause)
-
-
-def _no_show_due(place: House, row: Reservation) -> datetime:
-    return row.updated_at + timedelta(hours=place.policy.no_show_suspend_after_hours)
-
-
 def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None:
     reason = RevokeReason.CANCELLATION if row.status == CANCELLED else RevokeReason.CHECKOUT
     for key in batch.of_stay(row.reservation_id):
@@ -172,7 +136,6 @@ def _match_rooms(
     window = Window(row.valid_from, row.valid_until)
     batch.alerts += limits.beyond_policy(place.policy, row.reservation_id, row.property_id, window, len(row.rooms))
     live = _live(batch, row)
-    resting = {ordinal: reason for ordinal in (0, *(k.ordinal for k in live)) if (reason := _resting(live, row, ordinal))}
     left: list[KeyCredential] = []
     for key in live:
         _rehome_waiting(batch, key, homes)
@@ -187,21 +150,18 @@ def _match_rooms(
             saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id, *filter(None, [again]))
         _update(batch, place, key, saga_key, cause, window, home, row)
     unfit: list[str] = []
+    moved: dict[str, KeyCredential] = {}
     for home in homes.values() if is_open else ():
         try:
             _issue_if_missing(batch, place, row, home, window, cause)
         except (issue_key.NoKindFits, issue_key.NoDoors):
             unfit += home.rooms
         for key in left:
-            if key.ordinal and home.rooms:
-                _issue_further(batch, place, row, home, key, cause)
+            further = _issue_further(batch, place, row, home, key, cause) if key.ordinal and home.rooms else None
+            if further is not None:
+                moved[further.id] = key
     shortfalls.tell_kinds(batch, row, unfit)
-    known = {key.id for key in live}
-    for key in [key for key in _live(batch, row) if key.id not in known] if resting else ():
-        reason = resting.get(key.ordinal) or resting.get(0)
-        if reason is not None:
-            saga_key = own_key("moved-resting", row.reservation_id, str(row.version), key.id)
-            suspend_soon(batch, key, reason, saga_key, cause)
+    follow_rest.keep_all(batch, row, live, moved, cause)
 
 
 def _rehome_waiting(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> None:
@@ -248,18 +208,6 @@ def _reaches(key: KeyCredential, rooms: tuple[str, ...]) -> bool:
     devices = selectors.property_devices(key.tenant_id, key.property_id)
     here = {room for d in devices if d.installation_id == key.installation_id and not d.shared for room in d.rooms}
     return set(rooms) <= here
-
-
-def _resting(live: list[KeyCredential], row: Reservation, ordinal: int) -> SuspendReason | None:
-    """Return why a key of the stay is suspended: a room on another lock system resumes nobody's key.
-
-    A suspended companion alone suspends no other; where the stay has no first key, any of its keys counts.
-    """
-    same = [key for key in live if key.ordinal == ordinal]
-    counted = same if same or ordinal else live
-    reasons = [SuspendReason(key.suspend_reason) for key in counted if key.state == State.SUSPENDED and not key.resuming]
-    lasting = [reason for reason in reasons if reason is not SuspendReason.NO_SHOW or row.status == NO_SHOW]
-    return lasting[0] if lasting else None
 
 
 def _update(
@@ -315,17 +263,16 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
         )
         return
     for old in before:
-        _succeed(batch, row, made, old, cause)
+        _succeed(batch, made, old)
     for further in _ended_with(batch, over):
         successor = _issue_further(batch, place, row, home, further, cause)
         if successor is not None:
-            _succeed(batch, row, successor, further, cause)
+            _succeed(batch, successor, further)
 
 
-def _succeed(batch: KeyBatch, row: Reservation, made: KeyCredential, old: KeyCredential, cause: Cause) -> None:
+def _succeed(batch: KeyBatch, made: KeyCredential, old: KeyCredential) -> None:
     old.replaced_by = made.id
     batch.touch(old)
-    keep_resting(batch, row, made, old, cause)
 
 
 def _ended_with(batch: KeyBatch, first: list[KeyCredential]) -> list[KeyCredential]:
@@ -450,7 +397,7 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
     if row.status == NO_SHOW:
         if guest_came.tell(batch, row):
             return
-        due = _no_show_due(place, row)
+        due = follow_rest.no_show_due(place, row)
         saga_key = sha256_key(row.reservation_id, "suspend-noshow", f"v{row.incarnation}", f".{row.version}")
         lane = internal_lane(batch.tenant_id)
         item = Start(
@@ -461,12 +408,10 @@ def _rest_or_resume(batch: KeyBatch, place: House, row: Reservation, before: str
     elif row.status == FRAUD:
         for key in _live(batch, row):
             saga_key = sha256_key(row.reservation_id, "suspend-fraud", f"v{row.incarnation}", f".{row.version}", key.id)
-            suspend_soon(batch, key, SuspendReason.FRAUD_REVIEW, saga_key, cause)
+            rest_key.suspend_soon(batch, key, SuspendReason.FRAUD_REVIEW, saga_key, cause)
     elif row.status == CONFIRMED and before == NO_SHOW:
         for key in _live(batch, row):
-            # One whose window is over is left to the sweep, which ends it.
-            if key.suspend_reason == SuspendReason.NO_SHOW and key.valid_until > batch.now:
-                rest_key.unsuspend(batch, key, own_key("guest-came", event_id, key.id), cause)
+            rest_key.lift(batch, key, SuspendReason.NO_SHOW, own_key("guest-came", event_id, key.id), cause)
 
 
 def _live(batch: KeyBatch, row: Reservation) -> list[KeyCredential]:

@@ -1,26 +1,26 @@
 """Suspend and resume: a key rests at its doors and opens again within its window.
 
 One rule: suspended is persisted at once (like revoked); active again only when a door has confirmed.
+
+A key's `suspend_reason` says why it rests; of a key on its way, why it is to rest as soon as it is there; of a key that is
+over, why it was taken back resting, until another key has followed it (`follow_rest`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from credentials import arrival_signs, event_data
-from credentials.lifecycle import State
+from credentials.lifecycle import TERMINAL, WAITING, State
 from credentials.models import KeyCredential, Reservation
 from credentials.reservations import NO_SHOW
 from credentials.services import KeyBatch
 from sagas.flows.issue_key import first_lane, lane_width
 from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, PRIORITY_SECURITY, Start
-from sagas.models import Saga, SagaStatus
 from sagas.outbox import Cause
 from vendors.port.types import SuspendReason
 
 SUSPEND, UNSUSPEND = "suspend", "unsuspend"
 WHEN_ACTIVE = "suspendWhenActive"
-"""The argument of a suspend saga that waits for its key to be there."""
+"""The argument of a suspend saga that waits for its key to be there. What is to be done then is said by the key."""
 
 
 class KeyExpired(Exception):
@@ -57,33 +57,40 @@ def unsuspend(batch: KeyBatch, key: KeyCredential, saga_key: str, cause: Cause) 
     return True
 
 
-def waiting_to_rest(tenant_id: str, credential_ids: Sequence[str]) -> dict[str, str]:
-    """Returns, by credential, why keys on their way shall rest as soon as they are there. Under the credentials' locks.
-
-    A no-show who has come meanwhile is left out. Inside the tenant's block.
-    """
-    if not credential_ids:
-        return {}
-    rows = Saga.objects.filter(
-        tenant_id=tenant_id, credential_id__in=sorted(credential_ids), flow=SUSPEND, args__has_key=WHEN_ACTIVE
-    ).exclude(status__in=[SagaStatus.DONE.value, SagaStatus.DEAD.value])
-    found: dict[str, str] = {}
-    for row in rows.order_by("position"):
-        reason = str(row.args[WHEN_ACTIVE])
-        if reason != SuspendReason.NO_SHOW or has_not_come(tenant_id, row.reservation_id, str(row.credential_id)):
-            found[str(row.credential_id)] = reason
-    return found
+def suspend_soon(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, saga_key: str, cause: Cause) -> None:
+    """Suspends an active key; a key on its way is suspended as soon as it is active."""
+    if suspend(batch, key, reason, saga_key, cause) or key.state not in WAITING:
+        return
+    if key.suspend_reason in ("", SuspendReason.NO_SHOW):
+        key.suspend_reason = reason.value
+        batch.touch(key)
+    _start(batch, key, SUSPEND, saga_key, PRIORITY_CHECKOUT, cause, {WHEN_ACTIVE: reason.value})
 
 
-def was_to_rest(key: KeyCredential) -> list[str]:
-    """Returns why a key was to rest as soon as it was there, and never rested for it. Inside the tenant's block.
+def lift(batch: KeyBatch, key: KeyCredential, reason: SuspendReason, saga_key: str, cause: Cause) -> None:
+    """Ends what a locked key rests for, where that is the reason: it is resumed, or does not rest when it is there, nor does
+    what takes its place. One whose window is over is left to the sweep, which ends it."""
+    if key.suspend_reason != reason:
+        return
+    if key.state in WAITING or key.state in TERMINAL:
+        key.suspend_reason = ""
+        batch.touch(key)
+    elif key.valid_until > batch.now:
+        unsuspend(batch, key, saga_key, cause)
 
-    Of a key that was there, what was done is over: a person may have resumed it since.
-    """
-    rows = Saga.objects.filter(tenant_id=key.tenant_id, credential_id=key.id, flow=SUSPEND, args__has_key=WHEN_ACTIVE)
-    if key.issued_at is not None:
-        rows = rows.exclude(status=SagaStatus.DONE.value)
-    return [str(row.args[WHEN_ACTIVE]) for row in rows.order_by("position")]
+
+def why(key: KeyCredential) -> SuspendReason | None:
+    """Returns why a key rests, is to rest, or was taken back resting. None where it opens, or is about to open again."""
+    return SuspendReason(key.suspend_reason) if key.suspend_reason and not key.resuming else None
+
+
+def is_to_rest(key: KeyCredential) -> bool:
+    """Says whether a locked key on its way rests as soon as it is there; not a no-show who has come meanwhile. Inside the
+    tenant's block."""
+    reason = why(key)
+    return reason is not None and (
+        reason is not SuspendReason.NO_SHOW or has_not_come(key.tenant_id, key.reservation_id, key.id)
+    )
 
 
 def has_not_come(tenant_id: str, reservation_id: str | None, credential_id: str) -> bool:
@@ -94,7 +101,15 @@ def has_not_come(tenant_id: str, reservation_id: str | None, credential_id: str)
     return incarnation is not None and not arrival_signs.has_come(tenant_id, str(reservation_id), incarnation)
 
 
-def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priority: int, cause: Cause) -> None:
+def _start(
+    batch: KeyBatch,
+    key: KeyCredential,
+    flow: str,
+    saga_key: str,
+    priority: int,
+    cause: Cause,
+    args: dict[str, str] | None = None,
+) -> None:
     batch.start(
         Start(
             flow=flow,
@@ -105,6 +120,7 @@ def _start(batch: KeyBatch, key: KeyCredential, flow: str, saga_key: str, priori
             credential_id=key.id,
             reservation_id=key.reservation_id,
             priority=priority,
+            args=args or {},
         ),
         cause,
     )

@@ -128,20 +128,18 @@ def plan(context: StepContext, work: Work, provisions: Provisions) -> Call | Non
 
 
 def _late_suspend(context: StepContext, work: Work, key: KeyCredential) -> bool:
-    """A key that was to be suspended while on its way is suspended once it is active; False while it must wait, and when the
-    guest has come after all (then the saga is done)."""
-    reason = work.args.get(rest_key.WHEN_ACTIVE)
-    if not reason or key.state not in (State.REQUESTED, State.PENDING, State.ACTIVE):
+    """A key that was to be suspended while on its way is suspended once it is active; False while it must wait, and when it is
+    to rest no more: the guest has come after all, or it was resumed (then the saga is done)."""
+    if rest_key.WHEN_ACTIVE not in work.args or key.state not in (State.REQUESTED, State.PENDING, State.ACTIVE):
         return True
-    if reason == SuspendReason.NO_SHOW and not rest_key.has_not_come(key.tenant_id, key.reservation_id, key.id):
+    if not rest_key.is_to_rest(key):
         work.status = SagaStatus.DONE.value
         return False
     if key.state != State.ACTIVE:
         _wait_for_others(context, work)
         return False
     work.args = {name: value for name, value in work.args.items() if name != rest_key.WHEN_ACTIVE}
-    key.suspend_reason = reason
-    context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
+    context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, key.suspend_reason)
     context.batch.retarget(key)
     return True
 

@@ -26,6 +26,7 @@ from sagas.flows import (
     guest_came,
     old_rooms,
     refused_changes,
+    rest_key,
     vendor_digits,
 )
 from sagas.flows.one_change import AT_ENCODER
@@ -287,17 +288,18 @@ def _was_tried(key: KeyCredential, door: CredentialDoor) -> bool:
 def _activate(context: StepContext, work: Work, key: KeyCredential) -> None:
     key.issued_at = context.now
     warn_of_clocks(context.batch, key)
-    reason = context.rest_at_once.get(key.id)
-    if reason is not None:  # nobody is told that it is ready: the saga that waits for it puts its doors to rest
+    rests = rest_key.is_to_rest(key)
+    if rests:  # nobody is told that it is ready: the saga that waits for it puts its doors to rest
         notices.warn(key, notices.SUSPENDED_AT_ONCE, "the key rests from its first moment; there is nothing to hand over")
-    reference = _artifact_reference(context.artifacts.get(key.id)) if reason is None else None
+    reference = _artifact_reference(context.artifacts.get(key.id)) if not rests else None
     context.batch.move(key, "activate", event_data.issued(key, reference, context.now), work.cause)
-    if reason is not None:
-        context.batch.flush()  # each move is an update of its own, within this transaction
-        key.suspend_reason = reason
-        context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, reason)
-        notices.clear(key, notices.SUSPENDED_AT_ONCE)
-        context.batch.retarget(key)
+    if not rests:
+        key.suspend_reason = ""
+        return
+    context.batch.flush()  # each move is an update of its own, within this transaction
+    context.batch.move(key, "suspend", event_data.suspended(key, context.now), work.cause, key.suspend_reason)
+    notices.clear(key, notices.SUSPENDED_AT_ONCE)
+    context.batch.retarget(key)
 
 
 def warn_of_clocks(batch: KeyBatch, key: KeyCredential) -> None:

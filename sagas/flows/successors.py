@@ -17,11 +17,22 @@ from credentials.reservations import CANCELLED, ENDED, FRAUD
 from credentials.services import KeyBatch
 from devices import adapters, selectors
 from sagas.alerts import NewAlert
-from sagas.flows import companions, fall_back, follow_booking, issue_key, one_change, replace_key, revoke_key, update_key
+from sagas.flows import (
+    companions,
+    fall_back,
+    follow_booking,
+    follow_rest,
+    issue_key,
+    one_change,
+    replace_key,
+    rest_key,
+    revoke_key,
+    update_key,
+)
 from sagas.intake import own_key
 from sagas.outbox import Cause
 from sagas.steps import Work
-from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
+from vendors.port.types import CredentialKind, Intent, RevokeReason, Window
 
 FLOWS = frozenset({fall_back.FLOW, companions.FLOW})
 RUNBOOK = "lock/key-issue"
@@ -47,7 +58,7 @@ def issue_anew(batch: KeyBatch, place: House, key: KeyCredential, row: Reservati
         raise NoneNow("TRANSITION_REFUSED", str(error)) from error
     key.replaced_by = made.id
     batch.touch(key)
-    follow_booking.keep_resting(batch, row, made, key, cause)
+    follow_rest.keep(batch, row, made, key, cause)
     return made
 
 
@@ -118,14 +129,14 @@ def run(tenant_id: str, work: Work, batch: KeyBatch, row: Reservation | None) ->
 
 def _follow(batch: KeyBatch, row: Reservation | None, key: KeyCredential, made: KeyCredential, work: Work) -> None:
     """Brings a successor to the newest version, which may have come since the key failed; it rests where the stay does."""
+    if work.flow == fall_back.FLOW and made.replaces == key.id:
+        follow_rest.keep(batch, row, made, key, work.cause)
     if row is not None and not key.ordinal:
         follow_booking.follow(batch, row, row.status, work.id, work.cause)
     elif row is not None and work.flow == fall_back.FLOW:
         shape = follow_booking.shape_of(batch, row, key)
         if shape is None or (shape.rooms, shape.window) != (tuple(key.rooms), Window(key.valid_from, key.valid_until)):
             follow_booking.bring(batch, row, made, own_key("brought", made.id, str(row.version)), work.cause)
-    if work.flow == fall_back.FLOW and made.replaces == key.id:
-        follow_booking.keep_resting(batch, row, made, key, work.cause)
 
 
 def _tell_of_none(batch: KeyBatch, key: KeyCredential, why: str) -> None:
@@ -185,7 +196,7 @@ def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
     """Takes a key back whose card is dead or dying, and gives another that joins the stay; one that rests goes on resting."""
     if key.state not in (State.ACTIVE, State.SUSPENDED) or key.valid_until <= batch.now:
         return None
-    rests = SuspendReason(key.suspend_reason) if key.state == State.SUSPENDED and not key.resuming else None
+    rests = rest_key.why(key)
     revoke_key.begin(
         batch, key, RevokeReason.REPLACED, own_key("killed", str(work.args["by"]), key.id), work.cause, trigger="also_killed"
     )
@@ -200,7 +211,8 @@ def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
     request = _request(key, key.installation_id, kinds, Intent.ADDITIONAL, issue_as, work, told)
     made = _issue(batch, place, key, request, work)
     if rests is not None:
-        follow_booking.suspend_soon(batch, made, rests, own_key("killed-resting", made.id), work.cause)
+        rest_key.suspend_soon(batch, made, rests, own_key("killed-resting", made.id), work.cause)
+        key.suspend_reason = ""
     return made
 
 

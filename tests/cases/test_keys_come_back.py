@@ -23,6 +23,12 @@ def _short(hotel: House, rooms: list[str], **options: Any) -> Stay:
     return hotel.book(rooms, start=now - timedelta(days=1), end=now + timedelta(seconds=30), **options)
 
 
+def _act(stay: Stay, verb: str, key_id: str, body: dict[str, str] | None = None) -> None:
+    answer = stay.house.caller("gm").post(f"/lock/v1/credentials/{key_id}/{verb}", body)
+    assert answer.status_code in (200, 202), answer.content
+    stay.house.world.settle()
+
+
 def _live(stay: Stay) -> list[str]:
     known = stay.keys()
     return [key["state"] for key in known if key["state"] not in ("revoked", "failed")]
@@ -199,6 +205,58 @@ def test_what_was_paid_after_the_key_ended_does_not_suspend_the_next(world: Worl
     hotel.emit("payment.captured", paid)
     stay.change(end=world.now + timedelta(days=1))
     assert (stay.key()["state"], stay.opens("101")) == ("active", True)
+
+
+def test_a_suspended_guest_stays_so_when_her_house_leaves_and_comes_back(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"})
+    stay = hotel.book(["101"])
+    _act(stay, "suspend", stay.key()["id"], {"reason": "manual"})
+    hotel.emit("tenant.property.deactivated", {"propertyId": hotel.property_id})
+    hotel.change_property(active=True)
+    stay.change(end=stay.end + timedelta(days=1))
+    assert (stay.key()["suspendReason"], stay.opens("101")) == ("manual", False)
+
+
+def test_a_companions_suspension_is_hers_alone_when_the_stay_is_extended(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    body = {"reservationId": stay.id, "holderId": "gst_companion"}
+    assert hotel.caller().post("/lock/v1/credentials", body).status_code == 202
+    world.settle()
+    known = stay.keys()
+    _act(stay, "suspend", next(key["id"] for key in known if key["holderId"] == "gst_companion"), {"reason": "manual"})
+    world.advance(hours=2)
+    stay.change(end=world.now + timedelta(days=1))
+    known = stay.keys()
+    states = {key["holderId"]: key["state"] for key in known if key["state"] != "revoked"}
+    assert states == {f"gst_{stay.id[-8:]}": "active", "gst_companion": "suspended"}
+
+
+@pytest.mark.parametrize(("rooms", "which"), [(["201", "101"], "ttlock"), (["101", "201"], "mock")])
+def test_of_two_rooms_the_suspended_one_is_so_after_an_extension(
+    world: World, house: NewHouse, rooms: list[str], which: str
+) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(rooms, end=world.now + timedelta(hours=1))
+    known = stay.keys()
+    _act(stay, "suspend", next(key["id"] for key in known if key["vendor"] == which), {"reason": "manual"})
+    before = [stay.opens("101"), stay.opens("201")]
+    world.advance(hours=2)
+    stay.change(end=world.now + timedelta(days=1))
+    assert [stay.opens("101"), stay.opens("201")] == before
+
+
+def test_a_guest_who_was_resumed_after_a_move_is_not_suspended_once_she_is_back(world: World, house: NewHouse) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy={"late_grace_minutes": 0}).book(["101"])
+    _act(stay, "suspend", stay.key()["id"], {"reason": "manual"})
+    stay.change(rooms=["201"])
+    assert not stay.opens("201")
+    _act(stay, "unsuspend", stay.key()["id"])
+    stay.change(rooms=["101"])
+    assert stay.opens("101")
+    world.advance(days=3)
+    stay.change(end=world.now + timedelta(days=1))
+    assert stay.opens("101")
 
 
 @pytest.mark.parametrize("reason", ["checkout", "security"])

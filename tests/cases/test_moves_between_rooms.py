@@ -12,7 +12,30 @@ from tests.support.stage import House, Stay, World
 Houses = Callable[..., House]
 PIN = {"kinds": ["pin_code"], "default_areas": []}
 UNFINISHED = "ROOM_MOVE_UNFINISHED"
+NO_LOCK = "rmu_000000000000000000000000zz"
 PAIRS = [("salto", "mock"), ("ttlock", "mock"), ("mock", "ttlock"), ("mock", "salto")]
+
+
+def suspend(stay: Stay, vendor: str = "", reason: str = "manual") -> None:
+    """Suspend the stay's key at a lock system, or its only one."""
+    known = stay.keys()
+    act(stay, "suspend", next(key["id"] for key in known if vendor in ("", key["vendor"])), {"reason": reason})
+
+
+def act(stay: Stay, verb: str, key_id: str, body: dict[str, str] | None = None) -> None:
+    """Let a manager act on a key."""
+    answer = stay.house.caller("gm").post(f"/lock/v1/credentials/{key_id}/{verb}", body)
+    assert answer.status_code in (200, 201, 202), answer.content
+    stay.house.world.settle()
+
+
+def companion(stay: Stay, holder: str, room: str) -> str:
+    """Give somebody else a key of a room of the stay."""
+    body = {"reservationId": stay.id, "holderId": holder, "rooms": [stay.house.rooms[room]]}
+    assert stay.house.caller("gm").post("/lock/v1/credentials", body).status_code in (201, 202)
+    stay.house.world.settle()
+    known = stay.keys()
+    return next(str(key["id"]) for key in known if key["holderId"] == holder)
 
 
 def repair(stay: Stay) -> None:
@@ -270,6 +293,73 @@ def test_nobody_gives_up_an_old_room_that_no_key_has(world: World, house: Houses
     assert hotel.opens("101", pin)
 
 
+@pytest.mark.parametrize("last", ["101", "201"])
+def test_a_suspended_guest_stays_so_over_a_room_without_a_lock(world: World, house: Houses, last: str) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy=PIN).book(["101"])
+    suspend(stay)
+    stay.change(rooms=[NO_LOCK])
+    stay.change(rooms=[last])
+    assert (stay.key()["suspendReason"], stay.opens(last)) == ("manual", False)
+    act(stay, "unsuspend", stay.key()["id"])
+    assert stay.opens(last)
+
+
+def test_a_suspended_guest_who_moves_away_and_back_at_once_stays_so(world: World, house: Houses) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy=PIN).book(["101"])
+    suspend(stay)
+    stay.change(rooms=["201"], settle=False)
+    stay.change(rooms=["101"])
+    assert (stay.key()["state"], stay.opens("101")) == ("suspended", False)
+
+
+def test_a_suspended_room_of_another_lock_system_that_is_left_and_taken_again_stays_so(world: World, house: Houses) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy=PIN).book(["101", "201"])
+    suspend(stay, "ttlock")
+    stay.change(rooms=["201"])
+    assert stay.opens("201")
+    stay.change(rooms=["101", "201"])
+    assert [stay.opens("101"), stay.opens("201")] == [False, True]
+
+
+@pytest.mark.parametrize(("which", "rooms"), [("gst_a", ["201"]), ("gst_b", ["301"])])
+def test_of_two_companions_the_suspended_one_is_so_at_the_lock_system_they_move_to(
+    world: World, house: Houses, which: str, rooms: list[str]
+) -> None:
+    stay = house({"101": "ttlock", "201": "mock", "301": "salto"}, policy=PIN).book(["101", "201"])
+    ids = {"gst_a": companion(stay, "gst_a", "101"), "gst_b": companion(stay, "gst_b", "201")}
+    act(stay, "suspend", ids[which], {"reason": "manual"})
+    stay.change(rooms=rooms)
+    known = stay.keys()
+    states = {key["holderId"]: key["state"] for key in known if key["state"] not in ("revoked", "failed")}
+    assert states == {f"gst_{stay.id[-8:]}": "active", "gst_a": "active", "gst_b": "active"} | {which: "suspended"}
+
+
+def test_a_guest_who_pays_while_the_key_of_her_new_room_is_on_its_way_gets_in(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    suspend(stay, reason="overdue_payment")
+    world.hang_up("mock")
+    stay.change(rooms=["201"], settle=False)
+    world.work_without_retries()
+    assert (stay.key()["state"], stay.key()["suspendReason"]) == ("pending", "overdue_payment")
+    paid = {"reservationId": stay.id, "paymentStatus": "captured", "capturedAt": world.now.isoformat()}
+    hotel.emit("payment.captured", paid, settle=False)
+    world.work_without_retries()
+    world.heal()
+    world.settle()
+    assert (stay.key()["suspendReason"], stay.opens("201")) == (None, True)
+
+
+def test_a_failed_key_tried_again_does_not_rest_for_a_companion(world: World, house: Houses) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy=PIN).book(["101"])
+    act(stay, "suspend", companion(stay, "gst_companion", "101"), {"reason": "manual"})
+    world.hang_up("mock")
+    stay.change(rooms=["101", "201"])
+    world.heal()
+    repair(stay)
+    assert stay.opens("201")
+
+
 def test_a_room_taken_from_a_booking_and_given_back_opens_at_the_houses_second_lock_system(world: World, house: Houses) -> None:
     hotel = house({"101": "ttlock", "201": "mock"}, policy=PIN)
     stay = hotel.book(["201"])
@@ -281,3 +371,11 @@ def test_a_room_taken_from_a_booking_and_given_back_opens_at_the_houses_second_l
     stay.change(rooms=[], settle=False)
     stay.change(rooms=["201"])
     assert (hotel.dead_letters(), stay.opens("201")) == ([], True)
+
+
+def test_a_suspended_guest_whose_room_is_taken_from_her_booking_and_given_back_stays_so(world: World, house: Houses) -> None:
+    stay = house({"101": "ttlock", "201": "mock"}, policy=PIN).book(["201"])
+    suspend(stay)
+    stay.change(rooms=[])
+    stay.change(rooms=["201"])
+    assert (stay.key()["state"], stay.opens("201")) == ("suspended", False)

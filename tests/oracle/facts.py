@@ -66,7 +66,8 @@ class Held:
 
 @dataclass
 class Key:
-    """One key of a stay. `exact` is a window that a person gave it, which has no grace."""
+    """One key of a stay. `exact` is a window that a person gave it, which has no grace. `is_further`: a person made it beside the
+    stay's first, or it is in the place of such a one. One that ended while it was `suspended` is so until another follows it."""
 
     id: str
     system: str
@@ -75,14 +76,14 @@ class Key:
     exact: tuple[datetime, datetime] | None = None
     ended: str = ""
     suspended: str = ""
+    is_further: bool = False
 
 
 @dataclass
 class Stay:
     """One reservation, as its newest version says. `barred` are lock systems at which a person ended the stay's last key,
-    `resting` those at which it rests when it comes back, since it was over while a person had suspended one of its keys,
-    `troubled` those that failed while something was asked of them. `rests` is why its key was suspended when the booking last
-    changed: one for another system is so too."""
+    `troubled` those that failed while something was asked of them. `firsts` are the first keys it had when the booking last
+    changed, `passed_on` the keys that others have followed since."""
 
     id: str
     version: int = -1
@@ -95,8 +96,8 @@ class Stay:
     no_show_due: datetime | None = None
     barred: set[str] = field(default_factory=set)
     keys: dict[str, Key] = field(default_factory=dict)
-    resting: set[str] = field(default_factory=set)
-    rests: str = ""
+    firsts: list[Key] = field(default_factory=list)
+    passed_on: set[str] = field(default_factory=set)
     troubled: set[str] = field(default_factory=set)
 
     @property
@@ -107,3 +108,15 @@ class Stay:
     def live(self, system: str) -> list[Key]:
         """Return the stay's live keys at a lock system."""
         return [key for key in self.keys.values() if not key.ended and key.system == system]
+
+    def followed(self, system: str, before: Key | None) -> list[Key]:
+        """Return the keys that a first key at a lock system follows, or one in the place of a key that never was there."""
+        over = [key for key in self.keys.values() if key.ended and not key.is_further]
+        mine = [before] if before is not None else []
+        return [*mine, *self.firsts, *(key for key in over if not self.firsts or key.system == system)]
+
+    def pass_on(self) -> None:
+        """Forget why keys that are over were suspended, where others have followed them."""
+        for key in self.keys.values():
+            key.suspended = "" if key.ended and key.id in self.passed_on else key.suspended
+        self.passed_on.clear()

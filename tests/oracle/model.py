@@ -62,7 +62,7 @@ class Model:
             self._end_by_time(stay)
             if stay.no_show_due is not None and stay.no_show_due <= now and not stay.came:
                 for key in stay.keys.values():
-                    key.suspended = key.suspended or NO_SHOW
+                    key.suspended = key.suspended or ("" if key.ended else NO_SHOW)
 
     def told(
         self,
@@ -86,10 +86,13 @@ class Model:
         before, stay.version = stay.status, version
         stay.status = before if before in (CANCELLED, LEFT) and status == NO_SHOW else status
         if before in (CANCELLED, LEFT) and status == STANDS:
-            stay.came, stay.barred, stay.resting = False, set(), set()
+            stay.came, stay.barred = False, set()
+            stay.passed_on |= set(stay.keys)
         stay.rooms, stay.start, stay.end, stay.days = list(rooms), start, end, days
         stay.troubled |= self.broken
-        firsts = [key for key in stay.keys.values() if not key.ended and not key.made_by_person]
+        stay.pass_on()
+        live = [key for key in stay.keys.values() if not key.ended]
+        stay.firsts = [key for key in live if not key.is_further] or live
         for key in stay.keys.values():
             if not stay.is_open:
                 key.ended = key.ended or stay.status
@@ -97,7 +100,6 @@ class Model:
                 key.ended = "moved"
             key.exact = None
         self._no_show(stay, before)
-        stay.rests = next((key.suspended for key in firsts if key.suspended), "")
         self._end_by_time(stay)
         if stay.is_open and set(rooms) - set(self.rules.rooms):
             self.to_tell.append((stay_id, "a room without a lock"))
@@ -132,8 +134,12 @@ class Model:
         if stay.status == NO_SHOW:
             self.to_tell.append((stay_id, "a guest who has come, and a booking that says she has not"))
 
-    def key_seen(self, stay_id: str, key_id: str, system: str, *, by_person: bool = False) -> None:
-        """Note a key of a stay. One that the product makes after a person ended the last is a key that must not be."""
+    def key_seen(self, stay_id: str, key_id: str, system: str, replaces: str = "", *, by_person: bool = False) -> None:
+        """Note a key of a stay. One that the product makes after a person ended the last is a key that must not be.
+
+        It rests where what it follows does: the key in whose place it is, once that was handed out; else the first keys that
+        the stay had until now and those it had here; where it had none, all that it ever had.
+        """
         stay = self.stays[stay_id]
         if key_id in stay.keys:
             return
@@ -141,8 +147,14 @@ class Model:
         if by_person:
             stay.barred.discard(system)
         key.ended = "a person ended the stay's keys" if system in stay.barred else ""
-        moves_resting = not by_person and stay.live(system) == [key]
-        key.suspended = "person" if system in stay.resting else stay.rests if moves_resting else ""
+        before = stay.keys.get(replaces)
+        key.is_further = by_person or (before is not None and before.is_further)
+        followed = [] if by_person else [before] if before and self._was_there(before) else stay.followed(system, before)
+        key.suspended = next((one.suspended for one in followed if one.suspended), "")
+        stay.passed_on |= {one.id for one in followed}
+
+    def _was_there(self, key: Key) -> bool:
+        return any(held.key is key for held in self.held)
 
     def handed(self, stay_id: str, key_id: str, kind: str, value: str, *, over: bool = False) -> None:
         """Note what the guest was handed of a key; what she was handed of it before is over, if it is another. A card that lay
@@ -178,8 +190,7 @@ class Model:
         stay = self.stays[stay_id]
         key = stay.keys[key_id]
         stay.came = stay.came or key.suspended == NO_SHOW
-        key.suspended = stay.rests = ""
-        stay.resting.discard(key.system)
+        key.suspended = ""
 
     def revoked(self, stay_id: str, key_id: str, why: str, *, gives_another: bool = False) -> None:
         """A person ends a key; with the last one at a lock system, the stay is barred there."""
@@ -231,7 +242,7 @@ class Model:
                 continue
             for room in stay.rooms:
                 system = self.rules.rooms.get(room)
-                if system is None or system in stay.barred or system in stay.resting:
+                if system is None or system in stay.barred:
                     continue
                 cut_short = any(k.exact and k.ended == TIME for k in stay.keys.values() if k.system == system)
                 if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
@@ -281,6 +292,4 @@ class Model:
     def _end_by_time(self, stay: Stay) -> None:
         for key in stay.keys.values():
             if not key.ended and self.window(key)[1] <= self.now:
-                if key.suspended == "person" and not [one for one in stay.live(key.system) if one is not key]:
-                    stay.resting |= set(self.rules.rooms.values()) | set(self.rules.areas.values())
                 key.ended = TIME

@@ -21,7 +21,17 @@ from credentials.targets import Verb
 from devices import adapters, registration
 from lockservice.core import http_idempotency
 from sagas import housekeeping, known_actions, runner, steps
-from sagas.flows import card_in_use, follow_booking, follow_stays, guest_came, issue_key, rest_key, revoke_key, update_key
+from sagas.flows import (
+    card_in_use,
+    follow_booking,
+    follow_rest,
+    follow_stays,
+    guest_came,
+    issue_key,
+    rest_key,
+    revoke_key,
+    update_key,
+)
 from vendors.port.types import CallResult, CredentialKind, DoorResult, IssueResult, Outcome, RevokeReason
 
 Patched = AbstractContextManager[Any]
@@ -214,7 +224,7 @@ def _another_zone() -> Patched:
 
 
 def _suspended_moves_wake() -> Patched:
-    return patch.object(follow_booking, "_resting", lambda *given, **named: None)
+    return patch.object(follow_rest, "_followed", lambda *given: [])
 
 
 def _resumed_by_any_booking() -> Patched:

@@ -518,7 +518,7 @@ class Player:
                 continue
             for body in stay.look():
                 self.bodies[body["id"]] = body
-                self.model.key_seen(stay.id, body["id"], body["vendor"])
+                self.model.key_seen(stay.id, body["id"], body["vendor"], body["replaces"] or "")
                 if body["id"] not in self.keys[index]:
                     self.keys[index].append(body["id"])
             for key_id in self.keys[index]:
