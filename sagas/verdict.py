@@ -24,8 +24,10 @@ from devices.health_rules import BATTERY_CRITICAL_PERCENT, SKEW_WARN_MS, Zone, b
 from devices.models import LockDevice
 from sagas.flows.one_change import has_windows_by_door
 from sagas.models import Finding
+from vendors.port.errors import DeviceNotPaired
 from vendors.port.types import Window
 
+NOT_PAIRED = DeviceNotPaired.code.rsplit(".", 1)[-1]
 UNHEARD_AFTER = timedelta(hours=24)
 """A lock that can be asked and was not heard of for longer (hotel's time) is not known to work. Polls are at most 9 h apart."""
 
@@ -240,7 +242,8 @@ def _by_window(
     given = window_by_clocks(Window(door.carried_from, door.carried_until), _clocks_of_one_call(key, door, facts))
     opens_from, opens_until = given.valid_from - ahead, given.valid_until - ahead
     needed_from, tolerance = max(facts.now, stay.valid_from), timedelta(milliseconds=SKEW_WARN_MS)
-    if door.verb:  # the door has what it had, or what it was told last
+    # The door has what it had, or what it was told last; a lock that its system no longer knows has it or not.
+    if door.verb or door.error_code == NOT_PAIRED:
         return Answer.DOUBT, Why.NOT_KNOWN, opens_until
     if opens_from > needed_from + tolerance:
         return Answer.SHUT, Why.CLOCK_OFF if door.carried_from <= needed_from else Why.STARTS_LATE, opens_from

@@ -58,8 +58,11 @@ def one_change(key: KeyCredential, doors: Sequence[CredentialDoor], ready: Wanti
     """Returns the one change that brings a spanning key's doors to what they shall be; None where there is none to make so.
 
     `ready` are the doors that may be called now, with what they need. None also while a resume, a rest or an answer that is
-    still out comes first, and when nothing of the key is known to be anywhere.
+    still out comes first, and when nothing of the key is known to be anywhere. A door that did not take part when the key was
+    resumed holds up no change of the others.
     """
+    if key.state == State.ACTIVE:
+        ready = [(door, verb) for door, verb in ready if verb is not Verb.UNSUSPEND]
     if not spans(key) or key.state not in LIVE or any(door.resume_token_sealed for door in doors):
         return None
     if key.state == State.SUSPENDED and not key.resuming:

@@ -18,7 +18,7 @@ from lockservice.core import crypto
 from sagas.alerts import NewAlert
 from sagas.outbox import Cause
 from sagas.steps import Call, StepContext, backoff
-from vendors.port.errors import LockError, Reason
+from vendors.port.errors import DeviceNotPaired, LockError, Reason
 from vendors.port.types import CARD_STALE, CallResult, CredentialKind, DoorResult, Outcome, Propagation
 
 RESUME_S = 5
@@ -142,6 +142,8 @@ def refuse_door(
         _close_if_over(context, key, door)
     elif verb is Verb.SUSPEND:
         alarm(context, key, "suspend", "KEY_SUSPEND_FAILED", "critical", "lock/key-revoke")
+    elif isinstance(error, DeviceNotPaired) and next_verb(key, door) is None:  # its key may have ended for the others' sake
+        alarm(context, key, f"doors:{key.desired_version}", "DOOR_NOT_REACHED", "warning", "lock/door-not-reached")
 
 
 def _is_tried_again(key: KeyCredential, call: Call, error: LockError) -> bool:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.stage import House, World
+from tests.support.stage import House, Stay, World
 
 Houses = Callable[..., House]
 PIN = {"kinds": ["pin_code"]}
@@ -90,3 +90,71 @@ def test_a_shortened_stay_that_the_lock_does_not_learn_of_is_told(world: World, 
     hotel.fault("mock", {"profile": "fail=update,revoke&error=KEY_ISSUE_FAILED&retriable=0"})
     stay.change(end=world.now + timedelta(days=1))
     assert [alert["code"] for alert in hotel.alerts()] == ["CHANGE_REFUSED"]
+
+
+@pytest.fixture(params=["vostio", "visionline"])
+def stay_with_one_door_gone(request: pytest.FixtureRequest, world: World, house: Houses) -> Stay:
+    """A guest's phone opens 101; her other room, 103, was taken out of the lock system since. 102 is free."""
+    policy = {"kinds": ["mobile_app"], "default_areas": [], "late_grace_minutes": 0}
+    hotel = house(dict.fromkeys(("101", "102", "103"), "assa-abloy"), policy=policy)
+    if request.param == "visionline":
+        hotel.speak_visionline(named=False)
+    stay = hotel.book(["101", "103"])
+    assert stay.opens("101")
+    world.simulator("assa-abloy").post("/doors", {"device": hotel.doors["103"], "removed": True})
+    return stay
+
+
+def act(stay: Stay, verb: str, **body: str) -> None:
+    """Let the desk do something with the stay's key."""
+    answer = stay.house.caller("gm").post(f"/lock/v1/credentials/{stay.key()['id']}/{verb}", body)
+    assert answer.status_code in (200, 202), answer.content
+    stay.house.world.settle()
+
+
+def is_green(stay: Stay) -> bool:
+    """Say whether the desk is told that the guest gets in everywhere."""
+    return bool(stay.told()["verdict"]["answer"] == "opens")
+
+
+def test_a_suspension_reaches_the_other_doors_of_a_key_that_names_a_removed_one(stay_with_one_door_gone: Stay) -> None:
+    stay = stay_with_one_door_gone
+    act(stay, "suspend", reason="fraud_review")
+    assert (stay.opens("101"), stay.key()["state"]) == (False, "suspended")
+    act(stay, "unsuspend")
+    assert (stay.opens("101"), is_green(stay)) == (True, False)
+    stay.change(rooms=["102", "103"])
+    assert ([stay.opens("101"), stay.opens("102")], is_green(stay)) == ([False, True], False)
+    stay.check_out()
+    assert not stay.opens("102")
+
+
+def test_new_dates_reach_the_other_doors_of_a_key_that_names_a_removed_one(stay_with_one_door_gone: Stay) -> None:
+    stay = stay_with_one_door_gone
+    old, hotel = stay.end, stay.house
+    stay.change(end=hotel.world.now + timedelta(hours=2))
+    assert [stay.opens("101"), stay.opens("101", at=old - timedelta(hours=1))] == [True, False]
+    stay.change(end=old + timedelta(days=2))
+    assert [stay.opens("101", at=stay.end - timedelta(hours=1)), is_green(stay)] == [True, False]
+    assert {alert["code"] for alert in hotel.alerts()} == {"CHANGE_REFUSED"}
+    back = {"doorId": hotel.doors["103"], "name": "103", "online": True}
+    hotel.world.simulator("assa-abloy").post("/seed", {"code": hotel.code, "doors": [back]})
+    stay.change(end=stay.end + timedelta(days=1))
+    assert ([stay.opens("101"), stay.opens("103")], is_green(stay)) == ([True, True], True)
+
+
+@pytest.mark.parametrize("rooms", [["102", "103"], ["102"]])
+def test_a_move_is_made_with_a_key_that_names_a_removed_door(stay_with_one_door_gone: Stay, rooms: list[str]) -> None:
+    stay = stay_with_one_door_gone
+    stay.change(rooms=rooms)
+    assert [stay.opens("101"), stay.opens("102"), is_green(stay)] == [False, True, rooms == ["102"]]
+    stay.check_out()
+    assert not stay.opens("102")
+
+
+def test_a_guest_left_with_a_removed_door_keeps_the_other_until_she_leaves(stay_with_one_door_gone: Stay) -> None:
+    stay = stay_with_one_door_gone
+    stay.change(rooms=["103"])
+    assert [stay.opens("101"), is_green(stay)] == [True, False]
+    stay.check_out()
+    assert not stay.opens("101")

@@ -72,6 +72,7 @@ _REFUSED, _UNREACHABLE, _NOT_PAIRED, _ENCODER = Kind.REFUSED, Kind.UNREACHABLE, 
 
 CARD_IN_USE = "card_in_use"
 NOTHING_TO_JOIN = "no_running_stay"
+DOOR_UNKNOWN = "door_unknown"
 TOO_MANY = "more doors than a card holds, or rooms that do not follow each other"
 """The kind is full, as a lock's memory can be: another kind may hold these doors."""
 
@@ -81,7 +82,7 @@ VOSTIO: dict[str, Row] = {
     "invalid_client": Row(_UNREACHABLE, "client id or secret is wrong", False, Reason.SETTINGS),
     "environment_mismatch": Row(_UNREACHABLE, "the credential belongs to another environment", False, Reason.SETTINGS),
     "not_found": Row(_REFUSED, "the grant is not known"),
-    "door_unknown": Row(_NOT_PAIRED, "the door is not known"),
+    DOOR_UNKNOWN: Row(_NOT_PAIRED, "the door is not known"),
     "encoder_unknown": Row(_ENCODER, "the encoder is not known", False),
     "encoder_offline": Row(_ENCODER, "the encoder does not answer", True),
     "idempotency_conflict": Row(_REFUSED, "the idempotency key was used for another request"),
@@ -109,7 +110,7 @@ VISIONLINE: dict[str, Row] = {
     CARD_IN_USE: Row(_REFUSED, "the card still holds a valid key", False, Reason.CARD_IN_USE),
     "incompatible_card_format": Row(_REFUSED, "the card's type or the licence does not fit", False, Reason.KIND_UNSUPPORTED),
     "too_many_doors": Row(_REFUSED, TOO_MANY, False, Reason.DOOR_FULL),
-    "door_unknown": Row(_NOT_PAIRED, "the door is not known"),
+    DOOR_UNKNOWN: Row(_NOT_PAIRED, "the door is not known"),
     "door_type_not_allowed": Row(_REFUSED, "an entrance cannot be listed; it follows from the room"),
     "room_let": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),
     NOTHING_TO_JOIN: Row(_REFUSED, "there is no stay to join"),

@@ -31,7 +31,7 @@ from vendors.port.types import (
 from vendors.support.marks import mark_of, tag_of
 from vendors.support.per_door import failed
 
-from .errors import Refused
+from .errors import DOOR_UNKNOWN, Refused
 from .manifest import MANIFEST
 
 CARD_KINDS = frozenset({CredentialKind.RFID_CARD, CredentialKind.NFC_TAG})
@@ -124,7 +124,7 @@ def listed(doors: Iterable[Door], areas: Sequence[Area] = (), common_doors: Mapp
 
 def unknown_doors(doors: Sequence[Door], refused: Refused) -> list[Door]:
     """Returns those of the doors that a refusal says the vendor does not know; none where it refuses for something else."""
-    return [door for door in doors if vendor_id(door) in refused.doors] if refused.code == "door_unknown" else []
+    return [door for door in doors if vendor_id(door) in refused.doors] if refused.code == DOOR_UNKNOWN else []
 
 
 def receiver_of(holder: Holder) -> dict[str, str]:

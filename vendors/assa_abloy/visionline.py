@@ -66,10 +66,11 @@ from vendors.support.per_door import settle
 from vendors.support.signatures import is_signed
 
 from .calls import Call, asked
-from .errors import CARD_IN_USE, Refused, Unclear
+from .errors import CARD_IN_USE, DOOR_UNKNOWN, Refused, Unclear
 from .keys import (
     CARD_KINDS,
     INVITED,
+    Listed,
     card_artifact,
     check_card,
     choose_kind,
@@ -259,8 +260,11 @@ class VisionlinePort:
     def _made(
         self, call: Call, wanted: Wanted, doors: Sequence[Door], credential_id: str, request: IssueInput | None = None
     ) -> tuple[Card | None, dict[str, LockError]]:
-        """Makes a key, leaving out rooms the server does not know, and looks for it when the answer was lost. `request` is
-        there for a new key: what it confirms may be overwritten on the card."""
+        """Makes a key, leaving out doors the server does not know, and looks for it when the answer was lost.
+
+        Returns it, and errors for those of `doors` that were left out. `request` is there for a new key: what it confirms may
+        be overwritten on the card.
+        """
         refused: dict[str, LockError] = {}
         while wanted.doors.guest:
             try:
@@ -275,11 +279,11 @@ class VisionlinePort:
                 if no.code == CARD_IN_USE and not wanted.overwrites_card:
                     wanted = self._confirmed(call, wanted, request)
                     continue
-                named = unknown_doors([door for door in doors if door.device_id not in refused], no)
-                if not named:
+                known = wanted.doors.without(Listed(no.doors, no.doors))
+                if no.code != DOOR_UNKNOWN or known == wanted.doors:
                     raise
-                refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
-                wanted = replace(wanted, doors=wanted.doors.without(listed(named)))
+                refused |= {d.device_id: self._client.error(call, no, d.device_id) for d in unknown_doors(doors, no)}
+                wanted = replace(wanted, doors=known)
         return None, refused
 
     def _confirmed(self, call: Call, wanted: Wanted, request: IssueInput | None) -> Wanted:
@@ -312,10 +316,10 @@ class VisionlinePort:
             raise another_card(MANIFEST.code, _on_card(others[0]))
 
     def _replaced(
-        self, call: Call, old: Card, wanted: Wanted, added: Sequence[Door], source: IssueInput | CredentialHandle
+        self, call: Call, old: Card, wanted: Wanted, doors: Sequence[Door], source: IssueInput | CredentialHandle
     ) -> tuple[Card, dict[str, LockError]]:
         """Puts a new joiner in a key's place and cancels the old one. Nothing is done where nothing would change, except
-        that a card on the encoder is written."""
+        that a card on the encoder is written; nor where the server knows no room of the new one. `doors` as in `_made`."""
         is_same = old.is_live and old.doors == wanted.doors and old.window == on_wall(wanted.window, self._settings.zone)
         if is_same and (not wanted.rewrites or old.label == wanted.label):
             return old, {}
@@ -331,7 +335,7 @@ class VisionlinePort:
         if wanted.kind in CARD_KINDS and old.serial is None and not wanted.rewrites:
             raise KeyIssueFailed(MANIFEST.code, "the card's number is not known: write it again at the desk", retriable=False)
         request = source if isinstance(source, IssueInput) else None
-        card, refused = self._made(call, wanted, added, source.credential_id, request)
+        card, refused = self._made(call, wanted, doors, source.credential_id, request)
         if card is None:
             return old, refused
         if card.id != old.id and old.is_live:
@@ -353,7 +357,8 @@ class VisionlinePort:
         old = cards[-1]
         for stale in cards[:-1]:
             self._cards.withdraw(call, stale)
-        kept = old.doors.with_doors(listed(request.added)).without(listed(request.removed))
+        given = (*handle.doors, *request.added)
+        kept = old.doors.with_doors(listed(given)).without(listed(request.removed))
         if not kept.guest:
             self._cards.withdraw(call, old)
             return CallResult(tuple(gone(d, max(until, old.window.valid_until)) for d in every), calls=call.requests)
@@ -364,14 +369,17 @@ class VisionlinePort:
             self._require_own(call, old)
         overrides = is_move and request.intent is not Intent.ADDITIONAL
         wanted = Wanted(handle.kind, kept, window, label, overrides=overrides, rewrites=rewrites, overwrites_card=rewrites)
-        card, refused = self._replaced(call, old, wanted, request.added, handle)
-        if refused and request.removed:  # the new room failed: the guest keeps the old one
-            back = replace(wanted, doors=old.doors, overrides=False)
+        card, refused = self._replaced(call, old, wanted, given, handle)
+        is_stuck = card is old and bool(refused)  # the server knows no room of the changed key
+        keeps_old = is_stuck or any(door.device_id in refused for door in request.added)
+        if keeps_old and request.removed:  # the new room failed: the guest keeps the old one
+            known = [door for door in handle.doors if door.device_id not in refused]
+            back = replace(wanted, doors=old.doors.with_doors(listed(known)), overrides=False)
             if card.id != old.id:
                 card, _ = self._replaced(call, card, back, (), handle)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
-        rows = [*self._settled((*handle.doors, *request.added), card, refused, until, is_new=rewrites)]
-        rows += [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
+        rows = [*self._settled(given, None if is_stuck else card, refused, until, is_new=rewrites)]
+        rows += [refused_door(d, waits) if keeps_old else gone(d, until) for d in request.removed]
         late = () if rewrites and not refused else stale_card(handle.kind, rows)
         return CallResult(settle(tuple(rows)), late, call.requests)
 
@@ -387,23 +395,30 @@ class VisionlinePort:
                 raise KeyRevokeFailed(MANIFEST.code, "the card's number is not known: write it again at the desk")
             if left.guest:
                 label = label_of(call.meta.idempotency_key, handle.credential_id)
-                self._replaced(call, card, Wanted(card.kind, left, card.window, label), (), handle)
-            else:
+                successor, _ = self._replaced(call, card, Wanted(card.kind, left, card.window, label), (), handle)
+            if not left.guest or (successor is card and left != card.doors):
                 self._cards.withdraw(call, card)
         return CallResult(tuple(gone(door, until) for door in handle.doors), calls=call.requests)
 
     def _wake(self, call: Call, handle: CredentialHandle) -> CallResult:
+        """Makes the key again at the handle's rooms; where one stands already, at these too."""
         cards = self._of_handle(call, handle, and_live=True)
         live = [card for card in cards if card.is_live]
         if not cards:
             raise KeyIssueFailed(MANIFEST.code, "the key is gone", retriable=False)
-        old = (live or cards)[-1]
-        wanted = Wanted(handle.kind, old.doors, handle.window, label_of(call.meta.idempotency_key, handle.credential_id))
-        card, refused = self._replaced(call, old, wanted, (), handle)
-        rows = self._settled(handle.doors, card, refused)
+        old = (live or self._own_of_number(call, cards[-1], handle.credential_id) or cards)[-1]
+        doors = (old.doors if old.is_live else Listed((), old.doors.common)).with_doors(listed(handle.doors))
+        wanted = Wanted(handle.kind, doors, handle.window, label_of(call.meta.idempotency_key, handle.credential_id))
+        card, refused = self._replaced(call, old, wanted, handle.doors, handle)
+        rows = self._settled(handle.doors, card if card.is_live else None, refused)
         return CallResult(settle(rows), stale_card(handle.kind, rows), call.requests)
 
     # --- what is there
+
+    def _own_of_number(self, call: Call, card: Card, credential_id: str) -> list[Card]:
+        """Returns the credential's valid keys on a cancelled one's card: another call may have made them for other rooms."""
+        seen = self._cards.of_number(call, card.serial) if card.serial is not None else []
+        return [other for other in seen if other.tag == tag_of(credential_id)]
 
     def _of_handle(self, call: Call, handle: CredentialHandle, *, and_live: bool = False) -> list[Card]:
         """Returns the credential's keys: by reference, and on later attempts also by label, since an earlier attempt may have

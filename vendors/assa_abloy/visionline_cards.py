@@ -28,7 +28,7 @@ from vendors.port.types import CredentialKind, Window
 from vendors.support.marks import tag_of
 
 from .calls import Call
-from .errors import GONE, NO_CONTENT, Refused, Unclear, unreachable
+from .errors import DOOR_UNKNOWN, GONE, NO_CONTENT, Refused, Unclear, unreachable
 from .keys import Listed, tag_in
 from .local_time import on_wall, to_wall, window_from_wall
 from .reading import names_in, reading, rows_in
@@ -190,7 +190,7 @@ class Cards:
                 try:
                     rows = [c for c in self.at_door(call, door, _within(at, window)) if c.tag == tag and c.is_live]
                 except Refused as refused:
-                    if refused.code != "door_unknown":
+                    if refused.code != DOOR_UNKNOWN:
                         raise
                     break
                 found |= {card.id: card for card in rows}

@@ -56,13 +56,15 @@ from vendors.support.tokens import TokenSource
 
 from . import vostio_push
 from .calls import Call, asked
-from .errors import CARD_IN_USE, NOTHING_TO_JOIN, Refused
+from .errors import CARD_IN_USE, DOOR_UNKNOWN, NOTHING_TO_JOIN, Refused
 from .keys import (
     CARD_KINDS,
     INVITED,
+    Listed,
     card_artifact,
     check_card,
     choose_kind,
+    follows,
     gone,
     label_of,
     listed,
@@ -84,6 +86,9 @@ from .vostio_doors import battery_in, device_in
 from .vostio_grants import SUSPENDED, Grant, Grants, arrived, instant_text, overlaps, read_grant
 
 STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
+UNKNOWN_MAY_OPEN = Warning(
+    "SUSPEND_NOT_EFFECTIVE_OFFLINE", "a door that the lock system no longer knows may go on opening until the key ends"
+)
 POLL_PAUSE_S = 0.5
 EVENT_PAGES_MAX = 50
 _READ = CallMeta("read", priority=3)
@@ -247,7 +252,7 @@ class VostioPort:
         else:
             missing = [door for door in request.doors if not grant.doors.names(door)]
             joins = request.intent is Intent.ADDITIONAL
-            grant, refused = self._changed(call, grant, self._moved(grant, request.window), missing, (), joins=joins)
+            grant, refused = self._changed(call, grant, self._moved(grant, request.window), added=missing, joins=joins)
         is_issued = self._awaits_card(call, grant)
         if isinstance(is_issued, _CardHeld):
             held = is_issued
@@ -332,7 +337,7 @@ class VostioPort:
                     raise
                 continue
             others = [other for other in doors if other is not door]
-            return self._changed(call, _grant_of(answer.body, body), {}, others, (), joins=True)
+            return self._changed(call, _grant_of(answer.body, body), {}, added=others, joins=True)
         raise refusal
 
     def _idempotency_key(self, call: Call, request: IssueInput, over: str) -> str:
@@ -378,7 +383,7 @@ class VostioPort:
             raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
         # What the card or phone carries may end later than what this call asks for.
         until = max(handle.window.valid_until, grants[0].window.valid_until)
-        if not grants[0].doors.with_doors(listed(request.added)).without(listed(request.removed)).guest:
+        if not grants[0].doors.with_doors(listed((*handle.doors, *request.added))).without(listed(request.removed)).guest:
             until = self._grants.withdraw(call, grants[0], RevokeReason.REPLACED.value) or until
             return CallResult(tuple(gone(d, until) for d in every), calls=call.requests)
         fields = _window_fields(handle.window)
@@ -386,10 +391,13 @@ class VostioPort:
         if rewrites:
             fields["encoderId"] = self._encoder()
         joins = request.intent is Intent.ADDITIONAL
-        grant, refused = self._changed(call, grants[0], fields, request.added, request.removed, joins=joins)
+        grant, refused = self._changed(
+            call, grants[0], fields, handle.doors, request.added, request.removed, joins=joins
+        )  # fmt: skip
+        keeps_old = any(door.device_id in refused for door in request.added)
         kept = self._settled((*handle.doors, *request.added), grant, refused, until=until, is_new=rewrites)
         waits = KeyRevokeFailed(MANIFEST.code, "waits until the new door has the key")
-        removed = [refused_door(d, waits) if refused else gone(d, until) for d in request.removed]
+        removed = [refused_door(d, waits) if keeps_old else gone(d, until) for d in request.removed]
         rows = settle((*kept, *removed))
         stale = () if rewrites and not refused else stale_card(handle.kind, rows)
         return CallResult(rows, warnings=stale, calls=call.requests)
@@ -399,44 +407,63 @@ class VostioPort:
         call: Call,
         grant: Grant,
         fields: Mapping[str, object],
-        added: Sequence[Door],
-        removed: Sequence[Door],
+        kept: Sequence[Door] = (),
+        added: Sequence[Door] = (),
+        removed: Sequence[Door] = (),
         *,
         joins: bool = False,
     ) -> tuple[Grant, dict[str, LockError]]:
-        """Changes a grant, leaving out added doors the environment does not know; then nothing is removed either. A
-        companion's grant joins at added rooms and overrides nobody."""
+        """Changes a grant, leaving out doors the environment does not know: for one of them it refuses the whole change, even
+        where the grant has it already. Returns the grant, and errors for those of `kept` and `added` that were left out.
+
+        A `kept` door that the grant lost in this way is put back. While an added door is left out nothing is removed. A
+        companion's grant joins at added rooms and overrides nobody.
+        """
         refused: dict[str, LockError] = {}
+        unknown = Listed((), ())
+        refusal: Refused | None = None
         while True:
-            fresh = listed([door for door in added if door.device_id not in refused])
-            doors = grant.doors.with_doors(fresh)
-            if not refused:
+            doors = grant.doors.with_doors(listed((*kept, *added)))
+            if not any(door.device_id in refused for door in added):
                 doors = doors.without(listed(removed))
+            doors = doors.without(unknown)
+            if refusal is not None and not doors.guest:
+                raise refusal
             change = dict(fields)
             if doors != grant.doors:
                 change |= {"guestDoors": list(doors.guest), "commonDoors": list(doors.common)}
-                new_rooms = [door for door in fresh.guest if door not in grant.doors.guest]
+                new_rooms = [door for door in listed(added).guest if door in doors.guest and door not in grant.doors.guest]
                 change |= {"overrideGuestDoors": [] if joins else new_rooms}
             if not change:
                 return grant, refused
             try:
                 return self._grants.change(call, grant, change), refused
             except Refused as no:
-                named = unknown_doors([door for door in added if door.device_id not in refused], no)
-                if not named:
+                if no.code != DOOR_UNKNOWN or doors.without(Listed(no.doors, no.doors)) == doors:
                     raise
+                refusal, unknown = no, unknown.with_doors(Listed(no.doors, no.doors))
+                named = unknown_doors((*kept, *added), no)
                 refused |= {door.device_id: self._client.error(call, no, door.device_id) for door in named}
 
     def _revoke(self, call: Call, handle: CredentialHandle, reason: RevokeReason) -> CallResult:
         until = handle.window.valid_until
         for grant in self._grants.of_handle(call, handle):
             until = max(until, grant.window.valid_until)
-            left = grant.doors.without(listed(handle.doors))
-            if left.guest:
-                self._grants.change(call, grant, {"guestDoors": list(left.guest), "commonDoors": list(left.common)})
-            else:
+            if not self._kept_elsewhere(call, grant, handle.doors):
                 until = max(until, self._grants.withdraw(call, grant, reason.value) or until)
         return CallResult(tuple(gone(door, until) for door in handle.doors), calls=call.requests)
+
+    def _kept_elsewhere(self, call: Call, grant: Grant, taken: Sequence[Door]) -> bool:
+        """Takes doors out of a grant; False where no room that the environment knows would be left in it."""
+        if not grant.doors.without(listed(taken)).guest:
+            return False
+        try:
+            self._changed(call, grant, {}, removed=taken)
+        except Refused as no:
+            if no.code != DOOR_UNKNOWN:
+                raise
+            return False
+        return True
 
     def _rest(self, call: Call, handle: CredentialHandle, fields: Mapping[str, object]) -> CallResult:
         grants = self._grants.of_handle(call, handle)
@@ -444,7 +471,19 @@ class VostioPort:
             if fields["suspended"]:
                 return CallResult(tuple(gone(d, handle.window.valid_until) for d in handle.doors), calls=call.requests)
             raise KeyIssueFailed(MANIFEST.code, "the grant is gone or overridden", retriable=False)
-        return self._result(call, handle.doors, self._grants.change(call, grants[0], fields), until=handle.window.valid_until)
+        until = handle.window.valid_until
+        if not fields["suspended"]:
+            grant, refused = self._changed(call, grants[0], fields, handle.doors)
+            return self._result(call, handle.doors, grant, refused, until=until)
+        named = [door for door in handle.doors if grants[0].doors.names(door) and not follows(door)]
+        grant, refused = self._changed(call, grants[0], fields, named)
+        rows = self._settled(handle.doors, grant, {}, until=until)
+        if not refused:
+            return CallResult(rows, calls=call.requests)
+        # Doors that were left out lost the key with this change: nobody can say when the locks there hear of it.
+        late = [replace(row, propagation=Propagation.PROPAGATING, effective_not_after=until) for row in rows]
+        rows = tuple(slow if row.device_id in refused else row for row, slow in zip(rows, late, strict=True))
+        return CallResult(rows, warnings=(UNKNOWN_MAY_OPEN,), calls=call.requests)
 
     # --- parts of answers
 
