@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from queue import Queue
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -51,6 +53,27 @@ def test_modes_follow_the_intent(hotel: Hotel) -> None:
     for intent in (Intent.NEW, Intent.ADDITIONAL, Intent.REPLACEMENT):
         hotel.key(intent)
     assert [body["mode"] for _, body in posted(hotel)] == ["new", "copy", "copy"]
+
+
+def test_the_simulator_takes_no_mode_that_is_none_for_a_new_key_nor_for_a_change(hotel: Hotel) -> None:
+    made = hotel.key(kind=PHONE, doors=hotel.doors[:1])
+    ref = made.result.doors[0].ref
+    assert ref is not None
+    ((_, posted_body),) = posted(hotel)
+    for method, path, body in (
+        ("POST", "/v1/keys", posted_body | {"mode": "anew"}),
+        ("PATCH", f"/v1/keys/{ref.reveal()}", {"addRooms": [hotel.doors[1].external_id], "mode": "one_shot"}),
+    ):
+        connection = http.client.HTTPConnection(urlsplit(hotel.proxy.url).netloc, timeout=10)
+        headers = {
+            "Authorization": f"ApiKey {hotel.api_key}", "X-Property-Id": hotel.property, "X-Idempotency-Key": new_key(),
+            "Content-Type": "application/json",
+        }  # fmt: skip
+        connection.request(method, path, json.dumps(body), headers)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["code"]) == (422, "bad_mode")
+        connection.close()
+    assert [hotel.generation(door) for door in hotel.doors[:2]] == [1, 0]
 
 
 def test_a_card_waits_for_a_person_and_the_resumed_call_tells_when_it_is_written(hotel: Hotel) -> None:

@@ -52,6 +52,7 @@ STATUS = {
     "unsupported_kind": 422,
     "too_many_rooms": 422,
     "bad_window": 422,
+    "bad_mode": 422,
     "bad_request": 400,
     "connector_offline": 503,
     "encoder_offline": 503,
@@ -66,6 +67,8 @@ STATUS = {
 }
 RETRYABLE = frozenset({"encoder_busy", "connector_offline", "encoder_offline", "door_offline", "rate_limited", "internal"})
 MAX_PAGE = 200
+CHANGE_MODES = frozenset({"new", "copy"})
+MODES = CHANGE_MODES | {"one_shot"}
 
 
 @dataclass
@@ -229,7 +232,7 @@ def _make(prop: Property, request: Request) -> Answer:
         raise Refusal(str(turned_away[0]["code"]), rooms=turned_away)
     wanted = Wanted(
         kind=kind,
-        mode=str(body["mode"]),
+        mode=_mode(body["mode"], MODES),
         rooms=rooms,
         starts=local_of(prop, body["validFrom"]),
         ends=local_of(prop, body["validUntil"]),
@@ -294,13 +297,14 @@ def _key(prop: Property, ref: str) -> Key:
 def _patch(prop: Property, key: Key, body: Mapping[str, Any]) -> Answer:
     if key.status not in LIVE:
         raise Refusal("key_ended")
+    mode = _mode(body["mode"], CHANGE_MODES) if "mode" in body else key.mode
     carried_until = key.carried_until
     wanted = {str(name) for name in body.get("addRooms", [])}
     given = [name for name in sorted(wanted) if _obstacle(prop, key.kind, name) is None]
     turned_away = [{"room": name, "code": _obstacle(prop, key.kind, name)} for name in sorted(wanted - set(given))]
     before = _record(key)
     kept = places_of(key)
-    add_rooms(prop, key, [name for name in given if not name.startswith("auth:")], str(body.get("mode") or key.mode))
+    add_rooms(prop, key, [name for name in given if not name.startswith("auth:")], mode)
     key.grants |= {int(name[5:]) for name in given if name.startswith("auth:")}
     removed = [str(name) for name in body.get("removeRooms", [])] if not turned_away else []
     taken = [name for name in removed if name in places_of(key)]
@@ -317,6 +321,12 @@ def _patch(prop: Property, key: Key, body: Mapping[str, Any]) -> Answer:
     if _record(key) != before:
         changed(prop, key)
     return Answer(200, _patched(prop, key, body, (kept, given, removed, generations), carried_until) | {"refused": turned_away})
+
+
+def _mode(given: object, known: frozenset[str]) -> str:
+    if given not in known:
+        raise Refusal("bad_mode")
+    return str(given)
 
 
 def _patched(
