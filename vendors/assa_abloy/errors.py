@@ -73,6 +73,7 @@ _REFUSED, _UNREACHABLE, _NOT_PAIRED, _ENCODER = Kind.REFUSED, Kind.UNREACHABLE, 
 CARD_IN_USE = "card_in_use"
 NOTHING_TO_JOIN = "no_running_stay"
 DOOR_UNKNOWN = "door_unknown"
+ASKED_BEFORE = "idempotency_conflict"
 TOO_MANY = "more doors than a card holds, or rooms that do not follow each other"
 """The kind is full, as a lock's memory can be: another kind may hold these doors."""
 
@@ -85,7 +86,7 @@ VOSTIO: dict[str, Row] = {
     DOOR_UNKNOWN: Row(_NOT_PAIRED, "the door is not known"),
     "encoder_unknown": Row(_ENCODER, "the encoder is not known", False),
     "encoder_offline": Row(_ENCODER, "the encoder does not answer", True),
-    "idempotency_conflict": Row(_REFUSED, "the idempotency key was used for another request"),
+    ASKED_BEFORE: Row(_REFUSED, "the idempotency key was used for another request"),
     "guest_door_occupied": Row(_REFUSED, "the room is let, and the key neither overrides nor joins"),
     NOTHING_TO_JOIN: Row(_REFUSED, "there is no stay to join"),
     "grant_overridden": Row(_REFUSED, "a later guest's key has taken the grant's place"),

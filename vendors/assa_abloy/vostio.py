@@ -56,7 +56,7 @@ from vendors.support.tokens import TokenSource
 
 from . import vostio_push
 from .calls import Call, asked
-from .errors import CARD_IN_USE, DOOR_UNKNOWN, NOTHING_TO_JOIN, Refused
+from .errors import ASKED_BEFORE, CARD_IN_USE, DOOR_UNKNOWN, NOTHING_TO_JOIN, Refused
 from .keys import (
     CARD_KINDS,
     INVITED,
@@ -243,16 +243,7 @@ class VostioPort:
 
     def _issue(self, call: Call, request: IssueInput, kind: CredentialKind) -> IssueResult:
         killed = self._others(call, request) if request.intent is Intent.REPLACEMENT else ()
-        grant: Grant | None = None
-        refused: dict[str, LockError] = {}
-        if call.meta.attempt > 1:
-            grant = next(iter(self._grants.of_credential(call, request.credential_id)), None)
-        if grant is None:
-            grant, refused = self._make(call, request, kind)
-        else:
-            missing = [door for door in request.doors if not grant.doors.names(door)]
-            joins = request.intent is Intent.ADDITIONAL
-            grant, refused = self._changed(call, grant, self._moved(grant, request.window), added=missing, joins=joins)
+        grant, refused = self._found_or_made(call, request, kind)
         is_issued = self._awaits_card(call, grant)
         if isinstance(is_issued, _CardHeld):
             held = is_issued
@@ -280,6 +271,29 @@ class VostioPort:
             artifact=self._artifact(call, request, kind, grant),
             overwritten=call.overwritten,
         )
+
+    def _found_or_made(
+        self, call: Call, request: IssueInput, kind: CredentialKind
+    ) -> tuple[Grant | None, dict[str, LockError]]:
+        """Asks for the grant, or finds the one an earlier attempt made and completes it. Returns it and the refused doors.
+
+        The booking may have named other rooms since the earlier attempt, so that this one counts as the first there; the
+        environment knows its idempotency key then.
+        """
+        found: Grant | None = None
+        if call.meta.attempt > 1:
+            found = self._grants.first_of(call, request.credential_id)
+        if found is None:
+            try:
+                return self._make(call, request, kind)
+            except Refused as no:
+                if no.code == ASKED_BEFORE:
+                    found = self._grants.first_of(call, request.credential_id)
+                if found is None:
+                    raise
+        missing = [door for door in request.doors if not found.doors.names(door)]
+        joins = request.intent is Intent.ADDITIONAL
+        return self._changed(call, found, self._moved(found, request.window), added=missing, joins=joins)
 
     def _awaits_card(self, call: Call, grant: Grant | None) -> bool | _CardHeld:
         """Says whether a grant is made, staying with it a little; or what the card carries that is in the way."""

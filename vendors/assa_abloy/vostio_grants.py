@@ -119,6 +119,10 @@ class Grants:
         """Returns the live grants of a credential of ours: one, none, or more where something went wrong before."""
         return [g for g in self.list_all(call, {"externalRef": tag_of(credential_id)}) if g.is_live]
 
+    def first_of(self, call: Call, credential_id: str) -> Grant | None:
+        """Returns the live grant of a credential of ours, None where there is none."""
+        return next(iter(self.of_credential(call, credential_id)), None)
+
     def of_handle(self, call: Call, handle: CredentialHandle) -> list[Grant]:
         """Returns the live grants behind a handle: by reference, else by the credential's tag. A grant that is not found by its
         reference may have been made anew under another."""

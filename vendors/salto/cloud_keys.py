@@ -73,7 +73,7 @@ class CloudKeys:
             mine = self._mine(call, request, kind)
             alive = next((row for row in mine if is_live(row)), None)
             if alive is not None:
-                return self._completed(call, alive, request)
+                return self._completed(call, alive, request, mode)
             dead_count = len(mine)
         body = self._body(request, kind) | {"rooms": list(places.rooms), "mode": mode}
         body["authorizations"] = {"grant": list(places.grants), "deny": []}
@@ -85,7 +85,7 @@ class CloudKeys:
             if refused.code == "idempotency_mismatch":
                 alive = next((row for row in self._mine(call, request, kind) if is_live(row)), None)
                 if alive is not None:
-                    return self._completed(call, alive, request)
+                    return self._completed(call, alive, request, mode)
             if refused.code == "room_checked_out" and request.intent is Intent.REPLACEMENT and body["mode"] == "copy":
                 return self._started_anew(call, request, body, idempotency_key)
             raise self.error(refused, request.doors) from None
@@ -193,11 +193,12 @@ class CloudKeys:
         rows = self.of_credential(call, request.credential_id)
         return [row for row in rows if row.get("operator") == mark and row["kind"] == kind.value]
 
-    def _completed(self, call: Call, row: Row, request: IssueInput) -> Row:
-        """Gives what an earlier attempt made the doors and the window that are wanted by this one."""
+    def _completed(self, call: Call, row: Row, request: IssueInput, mode: str) -> Row:
+        """Gives what an earlier attempt made the doors and the window that are wanted by this one, in this one's mode: the
+        rooms may be others by now, and another guest in them."""
         there = set(places_in(row))
         missing = [door.external_id for door in request.doors if door.external_id not in there]
-        change = _moved(row, request.window) | ({"addRooms": missing} if missing else {})
+        change = _moved(row, request.window) | ({"addRooms": missing, "mode": mode} if missing else {})
         if not change or row["status"] == "waiting_card":
             return row
         try:
