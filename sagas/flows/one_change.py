@@ -37,6 +37,13 @@ class Group:
         moving = {door.device_id for door in (*self.added, *self.removed)}
         return tuple(door for door in self.doors if door.device_id not in moving)
 
+    def with_added(self, first: Sequence[CredentialDoor]) -> Group:
+        """Returns the change that gives only the `first` of its added doors. The next one gives the rest, and writes the card."""
+        if len(first) == len(self.added):
+            return self
+        doors = tuple(door for door in self.doors if door in first or door not in self.added)
+        return Group(doors, self.verb, tuple(first), self.removed)
+
     def verb_at(self, door: CredentialDoor) -> Verb:
         """Returns what the call means for one of its doors."""
         if door in self.added:

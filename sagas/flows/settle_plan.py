@@ -168,6 +168,7 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         work.status, work.due_at = SagaStatus.RETRY.value, later
         return None
     if change is not None:
+        change = change.with_added(shared_rooms.free_first(context.batch, key, change.added))
         return _unless_another_comes_first(context, work, key, change, change.added)
     if not open_doors:
         settle_record.close(context, work, key)
@@ -193,7 +194,7 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
     group = [d for d, other in ready if other is verb and _alike(d, verb, off) == alike]
     if verb is Verb.ISSUE and (held := card_in_use.still_at(key, [door.device_id for door in group])):
         group = [door for door in group if door.device_id not in held]
-    if verb is Verb.ISSUE and spans(key) and not any(door.verb for door in group):
+    if verb is Verb.ISSUE and spans(key):
         group = shared_rooms.free_first(context.batch, key, group)
     return _unless_another_comes_first(context, work, key, Group(tuple(group), verb), group if verb is Verb.ISSUE else ())
 

@@ -5,6 +5,7 @@
 | digits, and what a lock keeps beside others | joins |
 | a card or a phone's key, where a new stay's key ends the earlier ones | joins: it ends nobody's |
 | the same for several rooms, of which only some are let | starts in the others, and joins in the let ones by a change |
+| the same, which gains several rooms by a change | is changed twice in the same way |
 | the same, given again beside a key of the vendor's own program | joins |
 | a card, where a system knows a stay by its room alone | joins; what is said of the room would reach both, so it is not said |
 
@@ -51,12 +52,17 @@ def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialD
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:
     """Return the doors at which a key is given first: where only some of its rooms are let to another stay's guest, the others.
 
-    One key starts its stay in all of its rooms, or joins in all. Asked for together, it would end that guest's key or be
-    refused for want of a stay to join. The let rooms are added once the key is there, as to one that joins.
+    One call starts the stay in all rooms that it gives, or joins in all. Asked for together, it would end that guest's key or
+    be refused for want of a stay to join. The let rooms are added once the key is there, as to one that joins. Doors of which
+    nobody knows whether the key is there come before either, in the way in which they were asked for.
     """
+    if sum(bool(door.room_id) for door in doors) < 2:  # one room is let or not
+        return list(doors)
     let = [door for door in doors if door.room_id and is_occupied(batch, key, [door])]
     free = [door for door in doors if door not in let]
-    return free if let and any(door.room_id for door in free) else list(doors)
+    if not let or not any(door.room_id for door in free):
+        return list(doors)
+    return [door for door in doors if door.verb] or free
 
 
 def with_other_stay(batch: KeyBatch, key: KeyCredential, group: Group) -> set[str]:

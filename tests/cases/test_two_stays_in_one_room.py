@@ -160,6 +160,57 @@ def test_a_card_for_two_rooms_of_which_one_is_let_opens_the_other_at_once(
         assert second.told()["verdict"]["answer"] != "opens"
 
 
+@pytest.mark.parametrize("moved_to", [["101", "102"], ["102", "101"], ["101", "102", "103"]])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_guest_moves_into_several_rooms_of_which_one_is_let(
+    world: World, house: Houses, vendor: str, moved_to: list[str]
+) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=PHONES)
+    first, second = hotel.book(["101"], contact=NUMBERS[0]), hotel.book(["103"], contact=NUMBERS[1])
+    hers = first.artifact()
+    second.change(rooms=moved_to)
+    own = second.artifact()
+    assert [hotel.use(room, own) for room in ("101", "102", "103")] == [True, True, "103" in moved_to]
+    assert (hotel.use("101", hers), hotel.use("102", hers)) == (True, False)
+    assert second.told()["verdict"]["why"] == "occupied"  # all that is told of it
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
+def test_a_card_moves_into_several_rooms_of_which_one_is_let(world: World, house: Houses, vendor: str) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=CARDS)
+    if vendor == "generic-wiegand":
+        hotel.seat_desk()
+    first, second = hotel.book(["101"]), hotel.book(["103"])
+    hers, card = first.encode(), second.encode()
+    second.change(rooms=["101", "102"])
+    if second.key()["waitingFor"] == "desk":
+        card = hotel.encode(second.key()["id"]) or card  # none where her own card was written again
+    assert hers is not None
+    assert card is not None
+    assert [hotel.use("101", hers), hotel.use("101", card), hotel.use("102", card), hotel.use("101", hers)] == [True] * 4
+    assert not hotel.use("103", card)
+
+
+@pytest.mark.parametrize("rooms", [["102"], ["101", "102"], ["102", "103"], ["101", "102", "103"]])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_key_whose_answer_was_lost_ends_nobodys_when_the_booking_names_a_let_room_since(
+    world: World, house: Houses, vendor: str, rooms: list[str]
+) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=PHONES)
+    first = hotel.book(["102"], contact=NUMBERS[0])
+    hers = first.artifact()
+    world.break_calls(vendor, "lost", None)
+    second = hotel.book(["101"], contact=NUMBERS[1], settle=False)
+    world.work_without_retries()
+    second.change(rooms=rooms, settle=False)
+    world.take_in()
+    world.heal()
+    world.settle()
+    own = second.artifact()
+    assert [room for room in ("101", "102", "103") if hotel.use(room, own)] == rooms
+    assert hotel.opens("102", hers)
+
+
 def test_a_room_that_the_vendor_does_not_know_is_told_though_the_others_were_joined(world: World, house: Houses) -> None:
     hotel = house(dict.fromkeys(("101", "102", "103"), "assa-abloy"), policy=PHONES)
     hotel.book(["102"], contact=NUMBERS[0])
