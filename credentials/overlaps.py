@@ -15,6 +15,7 @@ from credentials import notices
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
 from credentials.stay_notices import StayName
+from credentials.targets import KEPT
 from sagas.alerts import NewAlert
 from vendors.port.types import Window
 
@@ -22,22 +23,18 @@ RUNBOOK = "lock/two-stays"
 FLOW = "room_overlap"
 """The saga that looks at a stay's keys again after another stay in their rooms has changed."""
 # ABSENT too: a key that comes back to a room is wanted at a door that it was taken from; what was left for good is `dropped`.
+_THERE = (DoorState.PRESENT, DoorState.SUSPENDED)
 _MAY_OPEN = (DoorState.NONE, DoorState.ABSENT, DoorState.PRESENT, DoorState.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another stay's key at rooms of a key. `stay` is the time of its stay; `is_there` says that its doors carry it."""
+    """Another stay's key at rooms of a key. `stay` is the time of its stay."""
 
     key: KeyCredential
     rooms: frozenset[str]
     devices: frozenset[str]
     stay: Window
-    is_there: bool
-
-    def is_running(self, now: datetime) -> bool:
-        """Say whether its guest may be in the room now."""
-        return self.key.state == State.ACTIVE and self.is_there and self.stay.contains(now)
 
 
 def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[CredentialDoor]]]) -> dict[str, list[Neighbour]]:
@@ -56,6 +53,46 @@ def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[Cre
         by_key[row.credential_id].append(row)
     stays = _stays(tenant_id, [*keys.values(), *(rows[0].credential for rows in by_key.values())])
     return {key_id: _beside(key, mine[key_id], by_key, stays) for key_id, key in keys.items()}
+
+
+def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Iterable[str], now: datetime) -> bool:
+    """Say whether a key of these kinds is at one of these rooms' doors for another stay that must not lose it.
+
+    | the other stay | its key |
+    |---|---|
+    | runs now, and the key's own overlaps with it | counts: suspended too, and while it still is at a door its guest leaves |
+    | runs now, and its guest was to have left the door (`KEPT`) | does not: the room is hers until its next stay begins |
+    | begins later than the key's own | counts: it was made ahead |
+    | is over, or the key's own begins after it | does not: the next guest's key ends it |
+
+    Read without locks. Inside the tenant's block.
+    """
+    places = {(door.device_id, door.room_id) for door in doors if _counts(door)}
+    if not places or not _is_guests(key):
+        return False
+    rows = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in places}), state__in=_THERE,
+        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__holder_kind="guest",
+        credential__installation_id=key.installation_id, credential__kind__in=list(kinds),
+        credential__reservation_id__isnull=False, credential__valid_until__gt=now,
+    ).exclude(credential__reservation_id=key.reservation_id).exclude(old_room=KEPT)  # fmt: skip
+    others = {row.credential.id: row.credential for row in rows.select_related("credential") if _place(row) in places}
+    stays = _stays(key.tenant_id, [key, *others.values()]) if others else {}
+    own = _stay_of(key, stays)
+    return any(_stays_beside(own, _stay_of(other, stays), now) for other in others.values())
+
+
+def _stays_beside(own: Window, other: Window, now: datetime) -> bool:
+    overlaps = other.valid_from < own.valid_until and own.valid_from < other.valid_until
+    return (overlaps and other.contains(now)) or own.valid_from < other.valid_from
+
+
+def _stay_of(key: KeyCredential, stays: Mapping[str, Window]) -> Window:
+    return stays.get(key.reservation_id or "") or Window(key.valid_from, key.valid_until)
+
+
+def _place(door: CredentialDoor) -> tuple[str, str]:
+    return (door.device_id, door.room_id)
 
 
 def noted_stays(key: KeyCredential, doors: Iterable[CredentialDoor]) -> set[str]:
@@ -92,20 +129,17 @@ def _beside(
     key: KeyCredential, places: set[tuple[str, str]], by_key: Mapping[str, list[CredentialDoor]], stays: Mapping[str, Window]
 ) -> list[Neighbour]:
     found = []
-    own = stays.get(key.reservation_id or "") or Window(key.valid_from, key.valid_until)
+    own = _stay_of(key, stays)
     for rows in by_key.values():
         other = rows[0].credential
-        here = [row for row in rows if (row.device_id, row.room_id) in places]
+        here = [row for row in rows if _place(row) in places]
         if not here or other.reservation_id == key.reservation_id:
             continue
-        stay = stays.get(other.reservation_id or "") or Window(other.valid_from, other.valid_until)
+        stay = _stay_of(other, stays)
         if stay.valid_from < own.valid_until and own.valid_from < stay.valid_until:
             found.append(
-                Neighbour(
-                    other, frozenset(row.room_id for row in here), frozenset(row.device_id for row in here), stay,
-                    any(row.state == DoorState.PRESENT for row in here),
-                )
-            )  # fmt: skip
+                Neighbour(other, frozenset(row.room_id for row in here), frozenset(row.device_id for row in here), stay)
+            )
     return found
 
 

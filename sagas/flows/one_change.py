@@ -38,7 +38,7 @@ class Group:
         return tuple(door for door in self.doors if door.device_id not in moving)
 
     def with_added(self, first: Sequence[CredentialDoor]) -> Group:
-        """Returns the change that gives only the `first` of its added doors. The next one gives the rest, and writes the card."""
+        """Returns the change that gives only the `first` of its added doors. The next gives the rest and writes the card."""
         if len(first) == len(self.added):
             return self
         doors = tuple(door for door in self.doors if door in first or door not in self.added)

@@ -40,13 +40,9 @@ def run(batch: KeyBatch) -> None:
 
 
 def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
-    """Say whether a guest of another stay is in one of these rooms now, with a key that a new stay's key here would end."""
+    """Say whether a guest of another stay has one of these rooms, with a key that a new stay's key here would end."""
     spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
-    found = overlaps.neighbours(batch.tenant_id, [(key, doors)]).get(key.id, [])
-    return any(
-        other.key.installation_id == key.installation_id and other.key.kind in spanning and other.is_running(batch.now)
-        for other in found
-    )
+    return overlaps.is_held(key, doors, spanning, batch.now)
 
 
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:

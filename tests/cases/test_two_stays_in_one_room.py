@@ -22,6 +22,13 @@ def warnings(stay: Stay) -> list[str]:
     return [warning["code"] for warning in stay.key()["warnings"]]
 
 
+def act(stay: Stay, verb: str, **body: str) -> None:
+    """Let the desk do something with the stay's key."""
+    answer = stay.house.caller("gm").post(f"/lock/v1/credentials/{stay.key()['id']}/{verb}", body)
+    assert answer.status_code in (200, 202), answer.content
+    stay.house.world.settle()
+
+
 @pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])
 def test_two_guests_with_digits_both_get_in_and_the_overlap_is_told_once(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor}, policy={"kinds": ["pin_code"], "default_areas": []})
@@ -209,6 +216,56 @@ def test_a_key_whose_answer_was_lost_ends_nobodys_when_the_booking_names_a_let_r
     own = second.artifact()
     assert [room for room in ("101", "102", "103") if hotel.use(room, own)] == rooms
     assert hotel.opens("102", hers)
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_suspended_guest_gets_in_again_though_another_was_given_her_room(
+    world: World, house: Houses, vendor: str, policy: dict[str, list[str]]
+) -> None:
+    hotel = house({"101": vendor}, policy=policy)
+    first = hotel.book(["101"], contact=NUMBERS[0])
+    hers = first.encode() if policy is CARDS else first.artifact()
+    act(first, "suspend", reason="manual")
+    second = hotel.book(["101"], contact=NUMBERS[1])
+    other = second.encode() if policy is CARDS else second.artifact()
+    assert hers is not None
+    assert other is not None
+    assert [hotel.use("101", other), hotel.use("101", hers)] == [True, False]
+    act(first, "unsuspend")
+    assert [hotel.use("101", hers), hotel.use("101", other), hotel.use("101", hers)] == [True] * 3
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_two_guests_who_swap_rooms_at_once_both_get_in(
+    world: World, house: Houses, vendor: str, policy: dict[str, list[str]]
+) -> None:
+    hotel = house({"101": vendor, "102": vendor}, policy=policy)
+    first, second = (hotel.book([room], contact=number) for room, number in zip(("101", "102"), NUMBERS, strict=True))
+    keys = [stay.encode() if policy is CARDS else stay.artifact() for stay in (first, second)]
+    first.change(rooms=["102"], settle=False)
+    second.change(rooms=["101"])
+    for _ in range(2):
+        assert [hotel.use(room, key) for room, key in zip(("102", "101"), keys, strict=True) if key] == [True, True]
+    assert [hotel.use(room, key) for room, key in zip(("101", "102"), keys, strict=True) if key] == [False, False]
+
+
+@pytest.mark.parametrize("nights", [1, 2], ids=["leaves before she comes", "shares with her"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_key_made_ahead_is_not_ended_by_a_guest_who_comes_before(
+    world: World, house: Houses, vendor: str, nights: int
+) -> None:
+    hotel = house({"101": vendor}, policy=PHONES)
+    first = hotel.book(["101"], contact=NUMBERS[0])
+    hers = first.artifact()
+    first.change(start=world.now + timedelta(days=1), end=world.now + timedelta(days=3))
+    second = hotel.book(["101"], contact=NUMBERS[1], end=world.now + timedelta(days=nights, hours=-4))
+    assert hotel.use("101", second.artifact())
+    world.advance(days=1, hours=1)
+    assert (hotel.use("101", hers), first.told()["verdict"]["answer"] != "shut") == (True, True)
+    world.advance(days=1)
+    assert (hotel.use("101", hers), second.opens("101")) == (True, False)
 
 
 def test_a_room_that_the_vendor_does_not_know_is_told_though_the_others_were_joined(world: World, house: Houses) -> None:
