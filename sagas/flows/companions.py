@@ -3,7 +3,7 @@
 One rule: whom an answer names, by our id or by its mark or tag at the vendor, is looked up and given a new key, each stay
 under its own lock. A key whose card was written over for another guest dies too. An adapter that cannot name them warns, and
 then every other key of the stay at those rooms is meant. A key that starts the stay ends those of it that were there, named
-or not.
+or not. So does a card that has lost all of its rooms while it was suspended: a new one is written when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Outco
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
-OVERWRITTEN = "overwritten"
+OVERWRITTEN, MOVED_AWAY = "overwritten", "moved_away"
 
 
 def follow_up(context: StepContext, work: Work, key: KeyCredential, result: CallResult) -> None:
@@ -50,6 +50,13 @@ def reissue_overwritten(batch: KeyBatch, key: KeyCredential, other: KeyCredentia
     """Starts the reissue of a live key whose card is this one's from now on. Inside the tenant's block."""
     if other.reservation_id and other.state in (State.ACTIVE, State.SUSPENDED):
         _start(batch, key, other.reservation_id, [other.id], priority, cause, why=OVERWRITTEN)
+
+
+def reissue_at_desk(batch: KeyBatch, key: KeyCredential, priority: int, cause: Cause) -> None:
+    """Starts the reissue of a key that is resumed while its card opens none of its rooms any more: its guest left them while it
+    was suspended. Inside the tenant's block."""
+    if key.reservation_id:
+        _start(batch, key, key.reservation_id, [key.id], priority, cause, why=MOVED_AWAY)
 
 
 def _start(

@@ -12,7 +12,7 @@ from datetime import timedelta
 from credentials import artifacts, event_data, notices, pin_slots
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
-from credentials.models import CredentialDoor, KeyCredential, Reservation
+from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
 from credentials.pin_slots import DoorFull, PinWish
 from credentials.reservations import holder_of, told_phone
 from credentials.targets import RANK, Verb, next_verb
@@ -26,6 +26,7 @@ from sagas.claims import WAITS
 from sagas.flows import (
     card_in_use,
     choose_pin,
+    companions,
     fall_back,
     issue_key,
     old_rooms,
@@ -155,6 +156,17 @@ def _is_left_to_desk(context: StepContext, work: Work, key: KeyCredential) -> bo
     return True
 
 
+def _needs_new_card(context: StepContext, key: KeyCredential) -> bool:
+    """Say whether a key to be resumed is on no card: its guest left all of its rooms meanwhile, and has nothing but the card of
+    then. Nobody has asked the encoder for another."""
+    if key.state != State.SUSPENDED or not key.reservation_id or not spans(key):
+        return False
+    if CredentialKind(key.kind) not in adapters.manifest(key.vendor).desk_kinds:
+        return False
+    held = (DoorState.PRESENT, DoorState.SUSPENDED)
+    return not any(door.verb or door.state in held for door in context.batch.doors_at(key))
+
+
 def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group | None:
     old_rooms.settle(context.batch, key)
     doors = context.batch.doors_at(key)
@@ -218,9 +230,13 @@ def _unless_another_comes_first(
     context: StepContext, work: Work, key: KeyCredential, group: Group, given: Sequence[CredentialDoor]
 ) -> Group | None:
     """Holds a call back that gives the key at doors where another one of the stay has to be settled before it, and one whose
-    doors all know the card's number as another key's still."""
+    doors all know the card's number as another key's still. A call that needs a new card is left to the desk."""
     if not group.doors:
         _wait_behind(context, work, NUMBER_LOOK_S)
+        return None
+    if group.verb is Verb.ISSUE and _needs_new_card(context, key):
+        companions.reissue_at_desk(context.batch, key, work.priority, work.cause)
+        work.status = SagaStatus.DONE.value
         return None
     if given and stay_start.must_wait(context.batch, key, given, work.priority):
         _wait_for_others(context, work)

@@ -27,6 +27,7 @@ from sagas.flows import (
     replace_key,
     rest_key,
     revoke_key,
+    room_move,
     update_key,
 )
 from sagas.intake import own_key
@@ -197,15 +198,21 @@ def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
     if key.state not in (State.ACTIVE, State.SUSPENDED) or key.valid_until <= batch.now:
         return None
     rests = rest_key.why(key)
+    has_moved = work.args.get("why") == companions.MOVED_AWAY
+    trigger = room_move.TRIGGER if has_moved else "also_killed"
     revoke_key.begin(
-        batch, key, RevokeReason.REPLACED, own_key("killed", str(work.args["by"]), key.id), work.cause, trigger="also_killed"
+        batch, key, RevokeReason.REPLACED, own_key("killed", str(work.args["by"]), key.id), work.cause, trigger=trigger
     )
     batch.flush()  # one live key per intended key: the old one is over first
-    told = ((notices.CARD_KILLED, "the earlier card died when a lost one of the stay was replaced"),)
+    told: tuple[tuple[str, str], ...] = (
+        (notices.CARD_KILLED, "the earlier card died when a lost one of the stay was replaced"),
+    )
     if work.args.get("why") == companions.OVERWRITTEN:
         is_own = str(work.args["by"]) in batch.keys
         why = "another key of the stay" if is_own else "another guest, as was confirmed"
         told = ((notices.CARD_OVERWRITTEN, f"the earlier card was written over for {why}"),)
+    if has_moved:
+        told = ()
     issue_as = own_key("killed-again", key.id)
     kinds = (CredentialKind(key.kind),)
     request = _request(key, key.installation_id, kinds, Intent.ADDITIONAL, issue_as, work, told)

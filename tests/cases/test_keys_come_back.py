@@ -328,3 +328,32 @@ def test_a_suspended_card_that_leaves_one_of_two_rooms_opens_the_others_once_res
     if "encode" in key["allowedActions"]:  # the card must be written again
         hotel.encode(key["id"])
     assert [room for room in ("101", "102", "103") if hotel.opens(room, card)] == rooms
+
+
+def _house_of_cards(house: NewHouse, system: str) -> House:
+    vendor = {"salto by pms": "salto", "visionline": "assa-abloy"}.get(system, system)
+    hotel = house({"101": vendor, "102": vendor}, policy=CARDS)
+    if system == "salto by pms":
+        hotel.speak_pms()
+    if system == "visionline":
+        hotel.speak_visionline(named=True)
+    if system == "generic-wiegand":
+        hotel.seat_desk()
+    return hotel
+
+
+@pytest.mark.parametrize("system", ["salto", "assa-abloy", "salto by pms", "visionline", "generic-wiegand"])
+def test_a_suspended_card_that_moved_waits_for_the_desk_once_resumed(world: World, house: NewHouse, system: str) -> None:
+    hotel = _house_of_cards(house, system)
+    stay = hotel.book(["101"])
+    stay.encode()
+    verbs, supervisor = f"/lock/v1/credentials/{stay.key()['id']}", hotel.caller("front_desk_supervisor")
+    assert supervisor.post(f"{verbs}/suspend", {"reason": "manual"}).status_code in (200, 202)
+    world.settle()
+    stay.change(rooms=["102"])
+    assert supervisor.post(f"{verbs}/unsuspend").status_code in (200, 202)
+    world.settle()
+    assert (stay.key()["waitingFor"], stay.told()["verdict"]["why"]) == ("desk", "waits_for_desk")
+    assert not stay.opens("102")
+    stay.encode()
+    assert (stay.key()["state"], stay.told()["verdict"]["answer"], stay.opens("102")) == ("active", "opens", True)
