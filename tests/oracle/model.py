@@ -151,7 +151,7 @@ class Model:
         key.is_further = by_person or (before is not None and before.is_further)
         followed = [] if by_person else [before] if before and self._was_there(before) else stay.followed(system, before)
         key.suspended = next((one.suspended for one in followed if one.suspended), "")
-        stay.passed_on |= {one.id for one in followed}
+        stay.passed_on |= {one.id for one in followed if one.ended}
 
     def _was_there(self, key: Key) -> bool:
         return any(held.key is key for held in self.held)
