@@ -7,7 +7,7 @@ A key without a booking that we know of counts by its own window.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,15 +55,15 @@ def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[Cre
     return {key_id: _beside(key, mine[key_id], by_key, stays) for key_id, key in keys.items()}
 
 
-def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Iterable[str], now: datetime) -> bool:
+def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collection[str], now: datetime) -> bool:
     """Say whether a key of these kinds is at one of these rooms' doors for another stay that must not lose it.
 
     | the other stay | its key |
     |---|---|
-    | runs now, and the key's own overlaps with it | counts: suspended too, and while it still is at a door its guest leaves |
+    | has begun, and the key's own overlaps with it | counts to its end, grace included; suspended and leaving ones too |
     | runs now, and its guest was to have left the door (`KEPT`) | does not: the room is hers until its next stay begins |
     | begins later than the key's own | counts: it was made ahead |
-    | is over, or the key's own begins after it | does not: the next guest's key ends it |
+    | is over when the key's own begins | does not: the next guest's key ends it |
 
     Read without locks. Inside the tenant's block.
     """
@@ -72,11 +72,15 @@ def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Iterable
         return False
     rows = CredentialDoor.objects.filter(
         tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in places}), state__in=_THERE,
-        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__holder_kind="guest",
-        credential__installation_id=key.installation_id, credential__kind__in=list(kinds),
-        credential__reservation_id__isnull=False, credential__valid_until__gt=now,
-    ).exclude(credential__reservation_id=key.reservation_id).exclude(old_room=KEPT)  # fmt: skip
-    others = {row.credential.id: row.credential for row in rows.select_related("credential") if _place(row) in places}
+        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__valid_until__gt=now,
+    ).exclude(old_room=KEPT)  # fmt: skip
+    here = {row.credential.id: row.credential for row in rows.select_related("credential") if _place(row) in places}
+    others = {
+        other.id: other
+        for other in here.values()
+        if _is_guests(other) and other.reservation_id != key.reservation_id
+        and (other.installation_id, other.kind in kinds) == (key.installation_id, True)
+    }  # fmt: skip
     stays = _stays(key.tenant_id, [key, *others.values()]) if others else {}
     own = _stay_of(key, stays)
     return any(_stays_beside(own, _stay_of(other, stays), now) for other in others.values())
@@ -84,7 +88,7 @@ def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Iterable
 
 def _stays_beside(own: Window, other: Window, now: datetime) -> bool:
     overlaps = other.valid_from < own.valid_until and own.valid_from < other.valid_until
-    return (overlaps and other.contains(now)) or own.valid_from < other.valid_from
+    return (overlaps and other.valid_from <= now) or own.valid_from < other.valid_from
 
 
 def _stay_of(key: KeyCredential, stays: Mapping[str, Window]) -> Window:

@@ -19,9 +19,10 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from credentials import pin_slots
+from credentials import overlaps, pin_slots
 from credentials.models import KeyCredential, Reservation
 from credentials.services import KeyBatch
+from credentials.targets import Verb
 from devices import (
     break_glass,
     breaker,
@@ -49,6 +50,7 @@ from lockservice.embedded.local import LocalDirectory
 from sagas import acts, claims, figures, housekeeping
 from sagas.bus.redis_streams import RedisStreamsBus
 from sagas.flows import card_in_use, follow_stays, read_log, room_move, shared_rooms, take_webhook
+from sagas.flows.one_change import Group
 from sagas.models import DeadLetter, ReconcileRun, Violation
 from sagas.publisher import Publisher, ensure_shards
 from sagas.reconcile import ledger, owners, run, turns, vanishing
@@ -252,6 +254,9 @@ def _comparison(ground: Ground) -> None:
         batch = KeyBatch.load(house.tenant_id, list(house.keys.values())[:1], clock.now())
         key = next(iter(batch.keys.values()))
         assert not shared_rooms.is_beside_stranger(batch, key, batch.doors_at(key))
+        key.vendor, key.kind = "salto", "rfid_card"  # in memory: such a key is one for all of its rooms
+        assert not overlaps.is_held(key, batch.doors_at(key), [key.kind], clock.now())
+        assert not shared_rooms.with_other_stay(batch, key, Group(tuple(batch.doors_at(key)), Verb.UPDATE))
         row = ReconcileRun.objects.filter(tenant_id=house.tenant_id, status="done").latest("started_at")
         facts = selectors.installation(house.tenant_id, house.installation_id)
         turn = turns.Turn(house.tenant_id, house.installation_id, "nobody")

@@ -674,9 +674,10 @@ class Player:
         return body["state"] == "revoked" or not is_named
 
     def _is_troubled(self, key: facts.Key) -> bool:
-        """Whether a key's lock system is, or was, in trouble; of an old room that stays open, the new room's."""
+        """Whether a key's lock system is, or was, in trouble; of an old room that stays open, the new room's, or it has no lock."""
         keeps_room = "OLD_ROOM_KEPT" in warned(self.bodies[key.id])
-        return key.system in key.stay.troubled or (keeps_room and bool(key.stay.troubled))
+        is_without_lock = bool(set(key.stay.rooms) - set(self.plan.rooms))
+        return key.system in key.stay.troubled or (keeps_room and (bool(key.stay.troubled) or is_without_lock))
 
     def _is_told(self, held: Held, door: str) -> bool:
         """Whether what is told of a key and its stay leaves room for what a door does."""
