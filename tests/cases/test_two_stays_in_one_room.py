@@ -8,13 +8,27 @@ from typing import Any
 
 import pytest
 
-from tests.support.stage import House, Stay, World
+from tests.support.stage import Artifact, House, Stay, World
 
 Houses = Callable[..., House]
 OVERLAP = "STAYS_OVERLAP"
 CARDS = {"kinds": ["rfid_card"], "default_areas": []}
 PHONES = {"kinds": ["mobile_app"], "default_areas": []}
 NUMBERS = ({"phoneE164": "+93700000001"}, {"phoneE164": "+93700000002"})
+
+
+def _with_cards(house: Houses, vendor: str, *rooms: str) -> House:
+    """Return a house whose cards are written at the desk, which is there."""
+    hotel = house(dict.fromkeys(rooms, vendor), policy=CARDS)
+    if vendor == "generic-wiegand":
+        hotel.seat_desk()
+    return hotel
+
+
+def _at_desk(stay: Stay, card: Artifact | None) -> Artifact | None:
+    """Return the card of a guest who comes to the desk if she has to: a new one, or her own, which was written again."""
+    key = stay.key()
+    return (stay.house.encode(key["id"]) if key["waitingFor"] == "desk" else None) or card
 
 
 def warnings(stay: Stay) -> list[str]:
@@ -70,9 +84,7 @@ def test_a_guest_who_leaves_the_day_the_next_one_comes_overlaps_with_nobody(worl
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
 def test_a_second_stays_card_joins_the_guest_who_is_in_the_room(world: World, house: Houses, vendor: str) -> None:
-    hotel = house({"101": vendor}, policy=CARDS)
-    if vendor == "generic-wiegand":
-        hotel.seat_desk()
+    hotel = _with_cards(house, vendor, "101")
     first, second = hotel.book(["101"]), hotel.book(["101"])
     cards = [first.encode(), second.encode()]
     assert all(cards)
@@ -119,15 +131,12 @@ def test_a_guest_who_moves_into_a_room_that_is_let_ends_nobodys_phones_key(world
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
 def test_a_guest_who_moves_into_a_room_that_is_let_ends_nobodys_card(world: World, house: Houses, vendor: str) -> None:
-    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=CARDS)
-    if vendor == "generic-wiegand":
-        hotel.seat_desk()
+    hotel = _with_cards(house, vendor, "101", "102", "103")
     first, second = hotel.book(["101"]), hotel.book(["102"])
     hers, card = first.encode(), second.encode()
     for room, is_shared in (("101", True), ("103", False)):
         second.change(rooms=[room])
-        if second.key()["waitingFor"] == "desk":
-            card = hotel.encode(second.key()["id"]) or card  # none where her own card was written again
+        card = _at_desk(second, card)
         assert hers is not None
         assert card is not None
         assert [hotel.use("101", hers), hotel.use(room, card), hotel.use("101", hers)] == [True] * 3
@@ -150,9 +159,7 @@ def test_a_guest_of_two_rooms_gets_both_though_only_one_of_them_is_let(world: Wo
 def test_a_card_for_two_rooms_of_which_one_is_let_opens_the_other_at_once(
     world: World, house: Houses, vendor: str, let: str
 ) -> None:
-    hotel = house({"101": vendor, "102": vendor}, policy=CARDS)
-    if vendor == "generic-wiegand":
-        hotel.seat_desk()
+    hotel = _with_cards(house, vendor, "101", "102")
     first, second = hotel.book([let]), hotel.book(["101", "102"])
     hers, card = first.encode(), second.encode()
     assert hers is not None
@@ -184,14 +191,11 @@ def test_a_guest_moves_into_several_rooms_of_which_one_is_let(
 
 @pytest.mark.parametrize("vendor", ["salto", "assa-abloy", "generic-wiegand"])
 def test_a_card_moves_into_several_rooms_of_which_one_is_let(world: World, house: Houses, vendor: str) -> None:
-    hotel = house(dict.fromkeys(("101", "102", "103"), vendor), policy=CARDS)
-    if vendor == "generic-wiegand":
-        hotel.seat_desk()
+    hotel = _with_cards(house, vendor, "101", "102", "103")
     first, second = hotel.book(["101"]), hotel.book(["103"])
     hers, card = first.encode(), second.encode()
     second.change(rooms=["101", "102"])
-    if second.key()["waitingFor"] == "desk":
-        card = hotel.encode(second.key()["id"]) or card  # none where her own card was written again
+    card = _at_desk(second, card)
     assert hers is not None
     assert card is not None
     assert [hotel.use("101", hers), hotel.use("101", card), hotel.use("102", card), hotel.use("101", hers)] == [True] * 4
