@@ -14,18 +14,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.oracle import facts
-from tests.oracle.excuses import Alerts, is_sure, warned
+from tests.oracle.excuses import warned
 from tests.oracle.facts import Held
 from tests.oracle.houses import HOUSES, Plan
-from tests.oracle.model import GRAIN, OLD_CARD, Answer, Judgement, Model
+from tests.oracle.judge import Judge
+from tests.oracle.model import Model
 from tests.support.stage import Artifact, CommandFailed, House, Stay, World
 
 Step = dict[str, Any]
 DONE = (200, 201, 202)
 REASON = "as the guest wished"
 LISTS_ARE_LOCKS = frozenset({"mock"})
-CARD_KIND, OVERLAP = "rfid_card", "STAYS_OVERLAP"
-RANKS = {Answer.MUST_NOT: 0, Answer.MAY: 1, Answer.MUST: 2}
+CARD_KIND = "rfid_card"
 
 
 @dataclass
@@ -66,7 +66,6 @@ class Player:
     days: dict[int, facts.Days | None] = field(default_factory=dict)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
-    alerts: Alerts = field(default_factory=Alerts)
 
     def __post_init__(self) -> None:
         self.plan: Plan = HOUSES[self.life["house"]]
@@ -80,11 +79,10 @@ class Player:
             self.house.speak_visionline(named=False)
         self.clerk = self.house.caller("gm")
         self.model = Model(self.plan.rules(), self.world.now)
+        self.judge = Judge(self.house, self.plan, self.model, self.stays, self.bodies)
         self._desk: Any = None
         self._fed_by_hand: set[str] = set()
         self._faults: set[str] = set()  # lock systems that fail by themselves
-        self._skewed: set[str] = set()  # doors whose lock's clock is off
-        self._given_up: set[str] = set()  # keys that failed for good in trouble
         self._has_desk = True
 
     def play(self) -> None:
@@ -108,8 +106,8 @@ class Player:
         except AssertionError as wrong:  # work is left, or an answer is none that the API gives
             raise Finding(number, step, [str(wrong)[:300]]) from wrong
         self._look()
-        acted = self._acted_again(before) if step["do"] == "again" else []
-        if lines := acted + self._judge():
+        acted = self.judge.acted_again(before) if step["do"] == "again" else []
+        if lines := acted + self.judge.lines():
             raise Finding(number, step, lines + [f"dead letter: {letter}" for letter in self.house.dead_letters()])
 
     def end(self) -> None:
@@ -119,7 +117,7 @@ class Player:
         for index in self.stays:
             self._told(index, "booking.checked_out", "checked_out")
         self.play_one(len(self.life["steps"]), {"do": "wait", "minutes": 60 * 24 * 40})
-        opened = [pair for pair, (is_open, _) in self.house.open_doors(self._artifacts()).items() if is_open]
+        opened = [pair for pair, (is_open, _) in self.house.open_doors(self.judge.artifacts()).items() if is_open]
         if opened:
             raise Finding(
                 len(self.life["steps"]), step, [f"{one.kind} opens {door} after all have left" for door, one in opened]
@@ -420,7 +418,7 @@ class Player:
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_door_clock(self.house.doors[step["door"]], step["minutes"] * 60)
         self._fails(system)
-        self._skewed.add(step["door"])
+        self.judge.skewed.add(step["door"])
         self.model.lost(system)
         self.house.poll_health()
         return True
@@ -437,7 +435,7 @@ class Player:
         if not self._has_desk:
             self._do_desk({"is_there": True})
         self._faults.clear()
-        self._skewed.clear()
+        self.judge.skewed.clear()
         self.model.broken.clear()
         self.world.let_breakers_ask()
 
@@ -528,183 +526,10 @@ class Player:
                 self.model.handed(stay.id, one.key_id, one.kind, one.value)
             self.handed[index] = len(stay.artifacts)
 
-    def _judge(self) -> list[str]:
-        self.alerts.looked(self.house.alerts())
-        self._given_up |= {
-            key.id for stay in self.model.stays.values() for key in stay.keys.values()
-            if key.system in stay.troubled and self.bodies.get(key.id, {}).get("state") == "failed"
-        }  # fmt: skip
-        answers = {(d, one.kind, one.value): answer for (d, one), answer in self.house.open_doors(self._artifacts()).items()}
-        opened = {place for place, (is_open, _) in answers.items() if is_open}
-        told: dict[tuple[str, str, str], Judgement] = {}
-        for found in self.model.judge():
-            place = (found.door, found.held.kind, found.held.value)
-            if place not in told or RANKS[found.answer] > RANKS[told[place].answer]:
-                told[place] = found
-        wrong, lines = set(), []
-        for place, found in told.items():
-            is_open, held, answer, why = place in opened, found.held, found.answer, found.why
-            if answer is Answer.MAY:
-                as_told = is_open == (found.booked is Answer.MUST) or (not is_open and self._is_off(held, place[0]))
-                if why != OLD_CARD or as_told or self._is_told(held, place[0]):
-                    continue
-            if answer is not Answer.MAY and is_open == (answer is Answer.MUST):
-                continue
-            stay, system = held.key.stay, held.key.system
-            wrong.add((stay.id, system))
-            if self._is_troubled(held.key) and (self._is_told(held, place[0]) or self._clock_is_told(place[0])):
-                continue
-            does = "opens" if is_open else f"is shut ({answers[place][1]})"
-            lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
-        lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong) + self._shown_windows() + self._untold()
-        for stay in self.model.stays.values():
-            stay.troubled -= {s for s in stay.troubled if s not in self.model.broken and (stay.id, s) not in wrong}
-            for quiet in set(self.plan.systems) - stay.troubled:
-                self.alerts.quiet((stay.id, quiet))
-        return lines
-
-    def _without_a_key(self, opened: set[tuple[str, str, str]], wrong: set[tuple[str, str]]) -> list[str]:
-        lines = self._verdicts(opened)
-        for stay, room in self.model.entitled():
-            system = self.plan.rooms[room]
-            if self._gets_in(stay, room, opened):
-                continue
-            keys = [self.bodies[key.id] for key in stay.keys.values() if key.system == system and key.id in self.bodies]
-            if any(body["waitingFor"] for body in keys if body["state"] in ("requested", "pending")):
-                continue
-            wrong.add((stay.id, system))
-            named = [body["id"] for body in keys]
-            if system in stay.troubled and (
-                any(not is_sure(body, room) for body in keys)
-                or self.alerts.name((stay.id, system), named)
-                or self._clock_is_told(room)
-            ):
-                continue
-            if named and named[-1] in self._given_up and self.alerts.named(named[-1]):
-                continue
-            lines.append(f"must get in: a guest at {room}; she holds nothing that opens it; keys: {[_short(b) for b in keys]}")
-        return lines
-
-    def _gets_in(self, stay: facts.Stay, door: str, opened: set[tuple[str, str, str]]) -> bool:
-        return any((door, one.kind, one.value) in opened for one in self.model.held if one.key.stay is stay)
-
-    def _verdicts(self, opened: set[tuple[str, str, str]]) -> list[str]:
-        """Compare each stay's verdict with its doors, while its window runs: green is true, and a shut door is shut."""
-        lines = []
-        for stay in self.stays.values():
-            facts = self.model.stays[stay.id]
-            verdict = stay.shown.get("verdict")
-            if verdict is None or not facts.is_open or not facts.start <= self.model.now < facts.end:
-                continue
-            for row in verdict["doors"]:
-                if not row["label"]:
-                    continue
-                gets_in = self._gets_in(facts, row["label"], opened)
-                is_quiet = self.house.vendors[row["label"]] not in facts.troubled
-                if row["answer"] == "opens" and not gets_in:
-                    lines.append(f"the verdict is green: of {row['label']}, where nothing she holds opens")
-                if row["answer"] == "shut" and gets_in and is_quiet:
-                    lines.append(f"the verdict is shut ({row['why']}): of {row['label']}, which she opens")
-        return lines
-
-    def _untold(self) -> list[str]:
-        """Find what must have been told, on the stay itself or as an alert with its name."""
-        lines = []
-        for stay_id, what in self.model.to_tell:
-            stay = next(stay for stay in self.stays.values() if stay.id == stay_id)
-            if not stay.shown.get("warnings") and not any(alert["stay"] == stay_id for alert in self.house.alerts()):
-                lines.append(f"must be told: {what}")
-        self.model.to_tell.clear()
-        for key, other, room in self.model.sharing():
-            body, beside = (self.bodies.get(one.id, {"state": ""}) for one in (key, other))
-            has_given_up = beside["state"] in ("revoked", "failed")  # which is told, or found elsewhere
-            if body["state"] not in ("active", "suspended") or has_given_up or key.stay.troubled:
-                continue
-            if OVERLAP not in [warning["code"] for warning in body["warnings"]]:
-                lines.append(f"must be told: another stay has {room} at the same time; key {_short(body)}")
-        return lines
-
-    def _shown_as_live(self, wrong: set[tuple[str, str]]) -> list[str]:
-        """Find keys that are over by the rules, and live in the books."""
-        lines = []
-        for stay in self.model.stays.values():
-            for key in stay.keys.values():
-                body = self.bodies.get(key.id)
-                if not key.ended or body is None or body["state"] in ("revoked", "failed"):
-                    continue
-                wrong.add((stay.id, key.system))
-                if not self._is_troubled(key):
-                    lines.append(f"is over: a key ({key.ended}), and the API shows it as {_short(body)}")
-        return lines
-
-    def _acted_again(self, before: dict[str, dict[str, Any]]) -> list[str]:
-        """Find what an old event or request did when it was sent again: it makes no key, and changes none."""
-        lines = []
-        for stay in self.model.stays.values():
-            for key in stay.keys.values():
-                now, then = self.bodies.get(key.id), before.get(key.id)
-                if now is None or key.system in stay.troubled:
-                    continue
-                if then is None:
-                    lines.append(f"sent again, it made a key: {_short(now)}")
-                elif any(then[name] != now[name] for name in ("state", "window", "suspendReason")):
-                    lines.append(f"sent again, it changed a key: {_short(then)} is {_short(now)}")
-        return lines
-
-    def _shown_windows(self) -> list[str]:
-        """Find live keys whose window in the API is not the one they are to have. One that a person made may have no grace."""
-        lines = []
-        for stay in self.model.stays.values():
-            for key in stay.keys.values():
-                body = self.bodies.get(key.id)
-                if key.ended or body is None or body["state"] not in ("active", "suspended") or key.system in stay.troubled:
-                    continue
-                shown = [datetime.fromisoformat(body["window"][name]) for name in ("validFrom", "validUntil")]
-                fit = [self.model.window(key), *([(stay.start, stay.end)] if key.made_by_person and not key.exact else [])]
-                if not any(abs(shown[0] - start) <= GRAIN and abs(shown[1] - end) <= GRAIN for start, end in fit):
-                    lines.append(f"the API shows a key of {shown[0]} to {shown[1]}: it is to open {fit[0][0]} to {fit[0][1]}")
-        return lines
-
-    def _is_off(self, held: Held, door: str) -> bool:
-        """Whether the API says that a card opens nothing here: its key is over, or neither books nor booking name the door."""
-        body = self.bodies[held.key.id]
-        is_named = door in self.model.rules.doors(held.key.stay.rooms, held.key.system) or door in (
-            row["label"] for row in body["doors"]
-        )
-        return body["state"] == "revoked" or not is_named
-
-    def _is_troubled(self, key: facts.Key) -> bool:
-        """Whether a key's lock system is, or was, in trouble; of an old room that stays open, the new room's, or it has no lock."""
-        keeps_room = "OLD_ROOM_KEPT" in warned(self.bodies[key.id])
-        is_without_lock = bool(set(key.stay.rooms) - set(self.plan.rooms))
-        return key.system in key.stay.troubled or (keeps_room and (bool(key.stay.troubled) or is_without_lock))
-
-    def _is_told(self, held: Held, door: str) -> bool:
-        """Whether what is told of a key and its stay leaves room for what a door does."""
-        key = held.key
-        return not is_sure(self.bodies[key.id], door) or self.alerts.name((key.stay.id, key.system), [key.id])
-
-    def _clock_is_told(self, door: str) -> bool:
-        return door in self._skewed and self.alerts.name_clock(door)
-
-    def _said(self, key_id: str, door: str) -> str:
-        body = self.bodies[key_id]
-        rows = [f"{row['state']} {row['propagation']}" for row in body["doors"] if row["label"] == door]
-        return f"key {_short(body)}, door {rows or 'none'}, alerts {sorted({a['code'] for a in self.house.alerts()})}"
-
-    def _artifacts(self) -> list[Artifact]:
-        found = {(one.kind, one.value): Artifact(one.kind, one.value, one.key.id) for one in self.model.held}
-        return list(found.values())
-
     def _held_by(self, index: int) -> list[Held]:
         if index not in self.stays:
             return []
         return [one for one in self.model.held if one.key.stay.id == self.stays[index].id]
-
-
-def _short(body: dict[str, Any]) -> str:
-    words = [body["kind"], body["state"], body["propagation"], body["revokeReason"], body["suspendReason"], body["failureCode"]]
-    return " ".join(word for word in words if word)
 
 
 def new_seed() -> int:
