@@ -28,7 +28,7 @@ class ConsoleAdminConfig(SimpleAdminConfig):
 
 
 def load_pages() -> None:
-    """Registers every page of the console, once, and takes Django's pages of people away.
+    """Registers every page of the console, and takes Django's pages of people away. Called again, it changes nothing.
 
     People are made by command: those pages hash inside a transaction, and know no tenant.
     """
@@ -36,4 +36,4 @@ def load_pages() -> None:
     from django.contrib.auth.models import Group, User
 
     admin.autodiscover()
-    admin.site.unregister([User, Group])
+    admin.site.unregister([model for model in (User, Group) if admin.site.is_registered(model)])
