@@ -180,10 +180,15 @@ class Judge:
         return body["state"] == "revoked" or not is_named
 
     def _is_troubled(self, key: facts.Key) -> bool:
-        """Whether a key's lock system is, or was, in trouble; of an old room that stays open, the new room's, or it has no lock."""
-        keeps_room = "OLD_ROOM_KEPT" in warned(self.bodies[key.id])
-        is_without_lock = bool(set(key.stay.rooms) - set(self.plan.rooms))
-        return key.system in key.stay.troubled or (keeps_room and (bool(key.stay.troubled) or is_without_lock))
+        """Whether a key's lock system is, or was, in trouble. Of an old room that stays open: the new room's, or nobody knows
+        whether the new room opens, or it has no lock."""
+        if key.system in key.stay.troubled:
+            return True
+        if "OLD_ROOM_KEPT" not in warned(self.bodies[key.id]):
+            return False
+        others = [self.bodies[other] for other in key.stay.keys if other != key.id and other in self.bodies]
+        is_unsure = any(not is_sure(body) for body in others if body["state"] in ("active", "suspended"))
+        return bool(key.stay.troubled) or is_unsure or bool(set(key.stay.rooms) - set(self.plan.rooms))
 
     def _is_told(self, held: Held, door: str) -> bool:
         """Whether what is told of a key and its stay leaves room for what a door does."""
