@@ -5,9 +5,11 @@ The bucket holds a fifth of the minute's calls and refills with the other four f
 limit. A fifth of the bucket is kept for priority 0.
 
 Losing Redis must not give the burst a second time:
-- while it is away each process takes its part of the refill, and none of the burst: the calls before were Redis's to count;
-- a Redis that is another one than this limit last spoke to has forgotten what was called: its bucket starts empty, and grants
-  nothing until the last process has found it again.
+- while it is away each process takes its part of the refill, and none of the burst: the calls before were Redis's to count,
+  also those before this process began;
+- a Redis that started anew, was emptied or took over has forgotten what was called. It notes when it was first asked (under
+  its run id), and no bucket holds more than what has come in since: it grants nothing until the last process has found it
+  again, and is full after as long as a refill takes.
 """
 
 from __future__ import annotations
@@ -22,21 +24,20 @@ from django.conf import settings
 from lockservice.core import wake
 from vendors.port.errors import Reason, VendorUnreachable
 
+_SINCE = "limit:since"
 _TAKE = """
 local now = redis.call('TIME'); local t = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local capacity, rate, calls, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+if redis.call('HGET', KEYS[3], 'run') ~= run then redis.call('HSET', KEYS[3], 'run', run, 'at', tostring(t)) end
+local most = math.min(capacity, (t - tonumber(redis.call('HGET', KEYS[3], 'at')) - tonumber(ARGV[6])) * rate)
 local held = redis.call('HMGET', KEYS[1], 'tokens', 'at')
-local tokens, run = tonumber(held[1]), ''
-if not tokens or ARGV[5] == '' then run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '' end
-if not tokens then
-  tokens = capacity; if ARGV[5] ~= '' and ARGV[5] ~= run then tokens = -rate * tonumber(ARGV[7]) end
-end
-tokens = math.min(capacity, tokens + (t - (tonumber(held[2]) or t)) * rate)
+local tokens = math.min(most, (tonumber(held[1]) or most) + (t - (tonumber(held[2]) or t)) * rate)
 local wait = 0
 if tokens - keep >= calls then tokens = tokens - calls else wait = (calls + keep - tokens) / rate end
 redis.call('HSET', KEYS[1], 'tokens', tostring(tokens), 'at', tostring(t)); redis.call('EXPIRE', KEYS[1], 120)
-redis.call('ZADD', KEYS[2], t, ARGV[6]); redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, t - 120); redis.call('EXPIRE', KEYS[2], 120)
-return {tostring(wait), redis.call('ZCARD', KEYS[2]), run}
+redis.call('ZADD', KEYS[2], t, ARGV[5]); redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, t - 120); redis.call('EXPIRE', KEYS[2], 120)
+return {tostring(wait), redis.call('ZCARD', KEYS[2])}
 """
 AWAY_S = 2.0
 """How long a process that did not reach Redis goes by its own part before it asks again."""
@@ -48,7 +49,7 @@ class SharedLimit:
 
     def __init__(self, vendor: str, installation_id: str, calls_per_minute: int, calls_per_second: int | None = None) -> None:
         self._vendor = vendor
-        self._keys = (f"limit:{{{installation_id}}}", f"limit:{{{installation_id}}}:sharers")
+        self._keys = (f"limit:{{{installation_id}}}", f"limit:{{{installation_id}}}:sharers", _SINCE)
         self._capacity = max(1.0, calls_per_minute / 5)
         self._rate = max(1.0, calls_per_minute - self._capacity) / 60
         if calls_per_second is not None:  # the same cut over a second: burst plus refill stay below its limit
@@ -56,11 +57,10 @@ class SharedLimit:
             self._rate = min(self._rate, max(1.0, calls_per_second - self._capacity))
         self._lock = threading.Lock()
         self._sharers = max(1, settings.LIMIT_SHARERS)
-        self._tokens = self._capacity / 2 / self._sharers  # a start without Redis: half a burst among all
+        self._tokens = 0.0
         self._at = time.monotonic()
         self._away_until = 0.0
         self._was_shared = False
-        self._run = ""
 
     def acquire(self, calls: int, priority: int) -> None:
         """Takes the calls, or raises VendorUnreachable (throttled, reason RATE) with the wait in seconds."""
@@ -80,9 +80,8 @@ class SharedLimit:
         return self._wait_alone(calls, keep)
 
     def _wait_shared(self, calls: float, keep: float) -> float:
-        args: list[str | float] = [self._capacity, self._rate, calls, keep, self._run, _PROCESS, AWAY_S * 1.25]
-        wait_s, sharers, run = wake.client().eval(_TAKE, len(self._keys), *self._keys, *args)
-        self._run = _text(run) or self._run
+        args: list[str | float] = [self._capacity, self._rate, calls, keep, _PROCESS, AWAY_S * 1.25]
+        wait_s, sharers = wake.client().eval(_TAKE, len(self._keys), *self._keys, *args)
         self._sharers = max(self._sharers, int(sharers))
         self._was_shared = True
         return float(wait_s)
@@ -105,7 +104,3 @@ class SharedLimit:
                 self._tokens -= calls
                 return 0.0
             return (calls + keep - self._tokens) / rate
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

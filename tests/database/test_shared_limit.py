@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import redis
 from pytest_django import Settings
 
 from devices.limits import SharedLimit
 from lockservice.core import wake
+from lockservice.embedded import valkey
+from lockservice.embedded.local import LocalDirectory
 from vendors.port.errors import Reason, VendorUnreachable
 from vendors.port.ids import new_id
 
@@ -45,11 +51,56 @@ def test_a_vendor_that_counts_seconds_sees_no_second_with_more(embedded_servers:
     assert _taken(limit, 0, 1.0) <= 30
 
 
-def test_without_redis_half_a_bucket_holds_the_limit(embedded_servers: object, settings: Settings) -> None:
+def test_a_process_that_starts_without_redis_has_its_part_and_no_burst(embedded_servers: object, settings: Settings) -> None:
     wake.client.cache_clear()
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     try:
-        limit = SharedLimit("mock", new_id("vad"), 100)
-        assert 1 <= _taken(limit, 0, 0.3) <= 11
+        limit = SharedLimit("mock", new_id("vad"), 6000)  # 80 calls a second, of which each of four processes has 20
+        assert 1 <= _taken(limit, 0, 0.5) <= 10
     finally:
         wake.client.cache_clear()
+
+
+@pytest.fixture
+def another_valkey(tmp_path: Path, settings: Settings) -> Iterator[LocalDirectory]:
+    local = LocalDirectory(tmp_path)
+    valkey.start(local)
+    wake.client.cache_clear()
+    settings.REDIS_URL = valkey.endpoint(local).url()
+    yield local
+    valkey.stop(local, kill=True)
+    wake.client.cache_clear()
+
+
+def test_a_redis_that_starts_anew_gives_no_second_burst(another_valkey: LocalDirectory) -> None:
+    # whether a process asks that spoke to the one before, or one that did not
+    began, limit = time.monotonic(), SharedLimit("mock", new_id("vad"), 100)
+    taken = _taken(limit, 0, 0.1)
+    valkey.stop(another_valkey, kill=True)
+    valkey.start(another_valkey)
+    taken += _taken(limit, 0, 0.1) + _taken(SharedLimit("mock", new_id("vad"), 100), 0, 0.1)
+    assert taken <= (time.monotonic() - began) * 100 / 60
+
+
+def test_a_redis_that_brings_back_what_it_saved_gives_no_second_burst(another_valkey: LocalDirectory) -> None:
+    with redis.Redis.from_url(valkey.endpoint(another_valkey).url()) as server:
+        run = server.info("server")["run_id"]
+        server.hset("limit:since", mapping={"run": run, "at": 0})
+        installation = new_id("vad")
+        server.save()
+        assert _taken(SharedLimit("mock", installation, 100), 0, 0.1) == 20
+        began = time.monotonic()
+        valkey.stop(another_valkey, kill=True)
+        valkey.start(another_valkey)
+        assert server.exists("limit:since")
+        assert _taken(SharedLimit("mock", installation, 100), 0, 0.1) <= (time.monotonic() - began) * 100 / 60
+
+
+def test_a_redis_that_was_emptied_gives_no_second_burst(another_valkey: LocalDirectory) -> None:
+    with redis.Redis.from_url(valkey.endpoint(another_valkey).url()) as server:
+        server.hset("limit:since", mapping={"run": server.info("server")["run_id"], "at": 0})
+        limit = SharedLimit("mock", new_id("vad"), 100)
+        assert _taken(limit, 0, 0.1) == 20
+        began = time.monotonic()
+        server.flushall()
+        assert _taken(limit, 0, 0.1) <= (time.monotonic() - began) * 100 / 60
