@@ -80,8 +80,8 @@ def error_rate_pct(outcomes: str) -> float:
 
 
 def is_tripped(outcomes: str) -> bool:
-    """Says whether a closed breaker must open."""
-    return len(outcomes) >= MINIMUM and error_rate_pct(outcomes) >= THRESHOLD_PCT
+    """Says whether a closed breaker must open. A call that was answered opens none, whatever the calls before it came to."""
+    return len(outcomes) >= MINIMUM and outcomes.endswith(SILENT) and error_rate_pct(outcomes) >= THRESHOLD_PCT
 
 
 def _said(error: LockError | None) -> bool | None:

@@ -63,6 +63,8 @@ def test_one_door_that_was_answered_is_enough() -> None:
         ("1" * 14 + "0" * 6, False),
         ("1" * 65 + "0" * 35, True),
         ("1" * 66 + "0" * 34, False),
+        ("0" * 19 + "1", False),  # the twentieth was answered: it tells of a vendor that is back
+        ("0" * 19 + "1" * 20 + "0", True),
         ("", False),
     ],
 )
