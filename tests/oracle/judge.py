@@ -23,7 +23,8 @@ RANKS = {Answer.MUST_NOT: 0, Answer.MAY: 1, Answer.MUST: 2}
 @dataclass
 class Judge:
     """Judges a house after each step. `stays` and `bodies` are the player's: the stays it told of, and what the API shows of
-    their keys; `skewed` are doors whose lock's clock the life has moved."""
+    their keys; `skewed` are doors whose lock's clock the life has moved, `forgotten` those whose lock forgot its keys while nobody
+    could ask it which, with these keys."""
 
     house: House
     plan: Plan
@@ -31,8 +32,17 @@ class Judge:
     stays: dict[int, Stay]
     bodies: dict[str, dict[str, Any]]
     skewed: set[str] = field(default_factory=set)
+    forgotten: dict[str, frozenset[str]] = field(default_factory=dict)
     alerts: Alerts = field(default_factory=Alerts)
     _given_up: set[str] = field(default_factory=set)  # keys that failed for good in trouble
+
+    def forgot(self, door: str) -> None:
+        """Note that a lock forgot the keys it has: until it is compared, nobody knows."""
+        self.forgotten[door] = frozenset(self.bodies)
+
+    def compared(self, system: str) -> None:
+        """Note that a lock system that answers was compared: what its locks forgot is known."""
+        self.forgotten = {door: keys for door, keys in self.forgotten.items() if self.house.vendors[door] != system}
 
     def lines(self) -> list[str]:
         self.alerts.looked(self.house.alerts())
@@ -60,6 +70,8 @@ class Judge:
             wrong.add((stay.id, system))
             if self._is_troubled(held.key) and (self._is_told(held, place[0]) or self._clock_is_told(place[0])):
                 continue
+            if not is_open and held.key.id in self.forgotten.get(place[0], ()):
+                continue
             does = "opens" if is_open else f"is shut ({answers[place][1]})"
             lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
         lines += self._without_a_key(opened, wrong) + self._shown_as_live(wrong) + self._shown_windows() + self._untold()
@@ -86,6 +98,8 @@ class Judge:
                 or self._clock_is_told(room)
             ):
                 continue
+            if self.forgotten.get(room, frozenset()) & set(named):
+                continue
             if named and named[-1] in self._given_up and self.alerts.named(named[-1]):
                 continue
             lines.append(f"must get in: a guest at {room}; she holds nothing that opens it; keys: {[_short(b) for b in keys]}")
@@ -106,8 +120,9 @@ class Judge:
                 if not row["label"]:
                     continue
                 gets_in = self._gets_in(facts, row["label"], opened)
+                has_forgotten = self.forgotten.get(row["label"], frozenset()) & set(facts.keys)
                 is_quiet = self.house.vendors[row["label"]] not in facts.troubled
-                if row["answer"] == "opens" and not gets_in:
+                if row["answer"] == "opens" and not gets_in and not has_forgotten:
                     lines.append(f"the verdict is green: of {row['label']}, where nothing she holds opens")
                 if row["answer"] == "shut" and gets_in and is_quiet:
                     lines.append(f"the verdict is shut ({row['why']}): of {row['label']}, which she opens")

@@ -410,6 +410,7 @@ class Player:
             return False
         self.world.control(system).wipe(self.house.doors[step["door"]])
         self.model.lost(system)
+        self.judge.forgot(step["door"])
         self._reconcile()
         return True
 
@@ -445,12 +446,15 @@ class Player:
         return True
 
     def _reconcile(self) -> None:
-        """Compare as at night; only a lock system that fails may leave the comparison unfinished."""
-        try:
-            self.house.reconcile()
-        except CommandFailed:
-            if not self.model.broken:
-                raise
+        """Compare as at night; only a lock system that fails may leave its comparison unfinished, or believe what is wrong."""
+        for system in self.house.installations:
+            try:
+                self.house.reconcile(system)
+            except CommandFailed:
+                if system not in self.model.broken:
+                    raise
+            if system not in self._faults:
+                self.judge.compared(system)
 
     # -- how things are told and asked
 

@@ -349,10 +349,10 @@ class House:
             health_poll.poll(self.tenant_id, installation, checks=len(self.doors))
         self.world.settle()
 
-    def reconcile(self) -> None:
-        """Compare every lock system with the books now, as the nightly run does, and work until nothing is due."""
-        for installation in self.installations.values():
-            self.command("reconcile_vendor", self.tenant_id, installation, "--repair")
+    def reconcile(self, *vendors: str) -> None:
+        """Compare these lock systems, or all, with the books now, as the nightly run does, and work until nothing is due."""
+        for vendor in vendors or self.installations:
+            self.command("reconcile_vendor", self.tenant_id, self.installations[vendor], "--repair")
         self.world.settle()
 
     # -- what is told
