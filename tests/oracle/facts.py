@@ -36,6 +36,12 @@ class Rules:
         mine = {room for room in rooms if self.rooms.get(room) == system}
         return frozenset(mine | {area for area, its in self.areas.items() if its == system}) if rooms else frozenset()
 
+    def turns_over(self, stay: Stay, other: Stay, system: str, now: datetime) -> bool:
+        """Whether another guest may be in a room of a stay that is over: where cards carry keys, hers ends the last one's."""
+        rooms = any(self.rooms.get(room) == system for room in other.rooms if room in stay.rooms)
+        has_begun = other.is_open and other.start - self.early <= now
+        return rooms and has_begun and system in self.on_card and stay.end <= min(now, other.start)
+
     def window(self, days: Days, hours: tuple[time, time]) -> tuple[datetime, datetime]:
         """Return the window of a stay given as days. It lasts to the end of the day where one day's hours would leave none."""
         (first, last), (comes, leaves) = days, hours

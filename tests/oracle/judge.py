@@ -68,9 +68,7 @@ class Judge:
                 continue
             stay, system = held.key.stay, held.key.system
             wrong.add((stay.id, system))
-            if self._is_troubled(held.key) and (self._is_told(held, place[0]) or self._clock_is_told(place[0])):
-                continue
-            if not is_open and held.key.id in self.forgotten.get(place[0], ()):
+            if self._is_excused(held, place[0], is_open=is_open):
                 continue
             does = "opens" if is_open else f"is shut ({answers[place][1]})"
             lines.append(f"{answer}: {held.kind} at {place[0]} ({why}); it {does}; {self._said(held.key.id, place[0])}")
@@ -204,6 +202,11 @@ class Judge:
         others = [self.bodies[other] for other in key.stay.keys if other != key.id and other in self.bodies]
         is_unsure = any(not is_sure(body) for body in others if body["state"] in ("active", "suspended"))
         return bool(key.stay.troubled) or is_unsure or bool(set(key.stay.rooms) - set(self.plan.rooms))
+
+    def _is_excused(self, held: Held, door: str, *, is_open: bool) -> bool:
+        """Whether a fault is told of that explains what a door does, or is one that nobody can know of."""
+        is_told = self._is_troubled(held.key) and (self._is_told(held, door) or self._clock_is_told(door))
+        return is_told or (not is_open and held.key.id in self.forgotten.get(door, ()))
 
     def _is_told(self, held: Held, door: str) -> bool:
         """Whether what is told of a key and its stay leaves room for what a door does."""

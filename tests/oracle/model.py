@@ -229,11 +229,9 @@ class Model:
         systems = {**self.rules.rooms, **self.rules.areas}
         for held in self.held:
             for door, system in systems.items():
-                if system == held.key.system:
-                    booked, why = self._ideal(held, door)
-                    yield Judgement(held, door, *self._carried(held, door, booked, why), booked)
-                else:
-                    yield Judgement(held, door, Answer.MUST_NOT, "another lock system")
+                is_elsewhere = system != held.key.system
+                booked, why = (Answer.MUST_NOT, "another lock system") if is_elsewhere else self._ideal(held, door)
+                yield Judgement(held, door, *self._carried(held, door, booked, why), booked)
 
     def entitled(self) -> Iterator[tuple[Stay, str]]:
         """Return whose guest must get in now, and at which room with a lock; what keys she has is another matter."""
@@ -242,7 +240,7 @@ class Model:
                 continue
             for room in stay.rooms:
                 system = self.rules.rooms.get(room)
-                if system is None or system in stay.barred:
+                if system is None or system in stay.barred or self._has_next(stay, system):
                     continue
                 cut_short = any(k.exact and k.ended == TIME for k in stay.keys.values() if k.system == system)
                 if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
@@ -267,7 +265,9 @@ class Model:
             return booked, why
         doors, start, end = held.carried
         written = Answer.MUST_NOT if door not in doors else self._time(start, end)
-        return (written, why) if written is booked or written is Answer.MAY else (Answer.MAY, OLD_CARD)
+        if Answer.MAY in (written, booked):
+            return Answer.MAY, why
+        return (booked, why) if written is booked else (Answer.MAY, OLD_CARD)
 
     def _ideal(self, held: Held, door: str) -> tuple[Answer, str]:
         key, stay = held.key, held.key.stay
@@ -280,9 +280,13 @@ class Model:
         if door not in self.rules.doors(stay.rooms, key.system):
             return Answer.MUST_NOT, "not a door of hers"
         answer = self._time(*self.window(key))
-        if answer is Answer.MUST and key.made_by_person and self._time(stay.start, stay.end) is not Answer.MUST:
+        has_less = key.made_by_person and self._time(stay.start, stay.end) is not Answer.MUST
+        if answer is Answer.MUST and (has_less or self._has_next(stay, key.system)):
             answer = Answer.MAY
         return answer, "by her window"
+
+    def _has_next(self, stay: Stay, system: str) -> bool:
+        return any(self.rules.turns_over(stay, other, system, self.now) for other in self.stays.values())
 
     def _time(self, start: datetime, end: datetime) -> Answer:
         if start + GRAIN <= self.now < end - GRAIN:

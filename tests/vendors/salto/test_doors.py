@@ -107,6 +107,18 @@ def test_a_lost_card_is_dead_at_an_on_line_door_at_once(hotel: Hotel) -> None:
     assert hotel.shown(hotel.doors[0], lost.value) == (False, "revoked")
 
 
+def test_an_on_line_door_that_is_cut_off_knows_what_it_was_told_until_then(hotel: Hotel) -> None:
+    lost, kept = (
+        hotel.key(doors=(hotel.doors[0], hotel.street)),
+        hotel.key(Intent.ADDITIONAL, doors=(hotel.doors[0], hotel.street)),
+    )
+    hotel.port.revoke_credential(lost.handle(), RevokeReason.LOST, meta())
+    hotel.simulator.post("/door", {"property": hotel.property, "device": hotel.street.external_id, "dead": True})
+    hotel.port.revoke_credential(kept.handle(), RevokeReason.LOST, meta())
+    assert hotel.shown(hotel.street, lost.value) == (False, "revoked")
+    assert kept.opens(hotel.street)
+
+
 def test_a_lost_card_over_the_pms_protocol_takes_the_companions_with_it_and_says_so(pms: Hotel) -> None:
     door = pms.doors[0]
     lost, companion = pms.key(), pms.key(Intent.ADDITIONAL)

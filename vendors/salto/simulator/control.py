@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from .doors import open_without_card, show_carrier, type_pin
+from .doors import cut_off, open_without_card, show_carrier, type_pin
 from .model import Carrier, Door, Key, Property
 from .pms import PmsPort
 from .pusher import Pusher
@@ -132,7 +132,10 @@ class Control:
 
     def _door(self, body: Mapping[str, Any]) -> dict[str, Any]:
         prop, door = self._at(body)
-        door.is_dead = bool(body.get("dead", door.is_dead))
+        if body.get("dead", door.is_dead):
+            cut_off(prop, door)
+        else:
+            door.is_dead = False
         door.skew_s = float(body.get("clockSkewS", door.skew_s))
         if body.get("opened"):
             open_without_card(prop, door, str(body["opened"]))

@@ -1,7 +1,8 @@
 """What a lock does when something is shown to it. This is the truth that tests ask for.
 
 One rule: the order is the real lock's: first exchange with the carrier (deny list in, news out, rights in at an on-line
-door), then deny list, room generation, dates. A stand-alone door judges by the carrier and its own memory alone.
+door), then deny list, room generation, dates. A stand-alone door judges by the carrier and its own memory alone. An on-line
+door that is cut off knows what the server had told it until then.
 Source: the vendor's user documentation on hotel keys and deny lists, operation codes of a public host-interface client (high);
 that an on-line door takes blocks and deny list from the server at once, and a newer generation once that key's window has
 begun: assumed.
@@ -159,9 +160,20 @@ def _newest_generation(prop: Property, door: Door, moment: datetime) -> int:
     return max(door.seen_generation, *begun, 0)
 
 
+def cut_off(prop: Property, door: Door) -> None:
+    """Takes an on-line door out of reach: it keeps deny list, blocks and generations as the server last told them."""
+    if door.is_online and not door.is_dead:
+        door.seen_generation = _newest_generation(prop, door, _door_time(prop, door, None))
+        refused = {key.serial for key in prop.keys.values() if key.is_blocked or key.status not in LIVE}
+        door.refused = frozenset(refused | prop.denylist)
+    door.is_dead = True
+
+
 def _is_refused_by_server(prop: Property, door: Door, image: Image) -> bool:
-    if not door.is_online or door.is_dead:
+    if not door.is_online:
         return False
+    if door.is_dead:
+        return image.serial in door.refused
     key = prop.keys.get(image.ref)
     return key is None or key.is_blocked or key.status not in LIVE
 

@@ -76,7 +76,8 @@ class Carrier:
 
 @dataclass
 class Door:
-    """A lock. `authorisation` is set for a shared door. `is_online` is wired or radio: it updates carriers that are shown."""
+    """A lock. `authorisation` is set for a shared door. `is_online` is wired or radio: it updates carriers that are shown.
+    `refused` are the keys that the server refused when it last reached an on-line door."""
 
     name: str
     label: str
@@ -89,6 +90,7 @@ class Door:
     seen_generation: int = 0
     cancelled_generation: int = 0
     denylist: set[int] = field(default_factory=set)
+    refused: frozenset[int] = frozenset()
     ring: list[dict[str, Any]] = field(default_factory=list)
 
 
