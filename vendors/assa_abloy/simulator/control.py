@@ -38,7 +38,7 @@ from urllib.parse import parse_qsl
 
 from vendors.support.simulator_http import Reply, Request
 
-from .doors import Verdict, present, write_down
+from .doors import Verdict, last_word, present, write_down
 from .model import Encoder, House, Image, Key, Lock, Phone, read_zone
 from .stays import overriding, write_card
 from .world import World, endpoint_for, new_id, sync
@@ -150,6 +150,8 @@ class Control:
     def _doors(self, body: dict[str, Any]) -> dict[str, Any]:
         house, lock = self._world.door(str(body["device"]))
         lock.is_online = body.get("online", lock.is_online)
+        if lock.is_reachable:
+            lock.told = last_word(house)
         lock.is_reachable = body.get("reachable", lock.is_reachable)
         lock.clock_skew_s = body.get("clockSkewS", lock.clock_skew_s)
         if body.get("removed"):

@@ -4,6 +4,7 @@
 |---|---|
 | off the network | the image on the card or phone, its own clock, and the newest stay it has seen |
 | on the network | the vendor's word of this moment, then the same |
+| cut off from the network | the vendor's last word of each key; of a key made since, as off the network |
 
 A key of a newer stay takes the room over: from then on keys of earlier stays are refused (Seam's guide, high confidence). That
 a joiner of a newer stay, used before its first key, takes over as well is assumed.
@@ -66,14 +67,12 @@ def write_down(world: World, house: House, lock: Lock, kind: str, verdict: Verdi
 
 
 def _judge(house: House, lock: Lock, image: Image, at: datetime) -> Verdict:
-    current = image
-    if lock.is_online and lock.is_reachable:
-        key = house.keys.get(image.key_id)
-        if key is None:
-            return Verdict(False, "unknown_credential")
-        if key.status != "active":
-            return Verdict(False, key.status, key.id)
-        current = key.image()
+    told = _told(house, lock, image)
+    if told is None:
+        return Verdict(False, "unknown_credential")
+    status, current = told
+    if status != "active":
+        return Verdict(False, status, image.key_id)
     if not _is_for(lock, current):
         return Verdict(False, "unknown_credential", current.key_id)
     wall = at + timedelta(seconds=lock.clock_skew_s)
@@ -82,6 +81,21 @@ def _judge(house: House, lock: Lock, image: Image, at: datetime) -> Verdict:
     if lock.kind == "guest" and current.stays[lock.door_id] < lock.stay:
         return Verdict(False, "overridden", current.key_id)
     return Verdict(True, "granted", current.key_id)
+
+
+def last_word(house: House) -> dict[str, tuple[str, Image]]:
+    """Returns what the vendor tells its locks on the network of each key: its status, and what it opens when."""
+    return {key.id: (key.status, key.image()) for key in house.keys.values()}
+
+
+def _told(house: House, lock: Lock, image: Image) -> tuple[str, Image] | None:
+    """Returns what a lock knows of the key that an image is of; None of one that the vendor does not know."""
+    if not lock.is_online:
+        return "active", image
+    if not lock.is_reachable:
+        return lock.told.get(image.key_id, ("active", image))
+    key = house.keys.get(image.key_id)
+    return (key.status, key.image()) if key is not None else None
 
 
 def _is_for(lock: Lock, image: Image) -> bool:

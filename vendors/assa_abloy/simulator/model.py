@@ -58,7 +58,8 @@ class Key:
 @dataclass(slots=True)
 class Lock:
     """A lock at a door. `stay` is the newest stay it has seen; `is_online` says that it is on the network, `is_reachable` that
-    the network works; `log` is in the lock until it is read out."""
+    the network works; `told` is the vendor's last word of each key when it was cut off; `log` is in the lock until it is read
+    out."""
 
     door_id: str
     name: str
@@ -67,6 +68,7 @@ class Lock:
     is_reachable: bool = True
     clock_skew_s: float = 0.0
     stay: int = 0
+    told: dict[str, tuple[str, Image]] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -22,7 +22,7 @@ PARTS: dict[str, type[Any]] = {
     "jobs": Job,
 }
 INSTANTS = frozenset({"start", "end"})
-LATER = frozenset({"overwrite", "on_card", "overwrote"})
+LATER = frozenset({"overwrite", "on_card", "overwrote", "told"})
 """What files of earlier versions lack; the usual value is taken then."""
 LISTS_OF_TUPLES = frozenset({"guest", "common"})
 
@@ -61,6 +61,8 @@ def _read(kind: type[Any], values: dict[str, Any]) -> dict[str, Any]:
     read = {f.name: values[f.name] for f in fields(kind) if f.name not in LATER or f.name in values}
     for name in INSTANTS & read.keys():
         read[name] = datetime.fromisoformat(read[name])
+    if "told" in read:
+        read["told"] = {key: (word, Image(**_read(Image, image))) for key, (word, image) in read["told"].items()}
     if kind is Image:
         read |= {name: tuple(read[name]) for name in LISTS_OF_TUPLES}
     return read
