@@ -186,7 +186,7 @@ def _next_group(context: StepContext, work: Work, key: KeyCredential) -> Group |
         settle_record.close(context, work, key)
         return None
     if spans(key):
-        open_doors = _resume_before_giving(open_doors)
+        open_doors = _end_rest_before_giving(open_doors)
     takes_first = bool(work.args.get(TAKE_FIRST))
     ready, later = ready_doors(context, open_doors if takes_first else _give_before_taking(key, open_doors))
     if not ready:
@@ -248,11 +248,11 @@ def _to_issue(doors: list[tuple[CredentialDoor, Verb]]) -> list[CredentialDoor]:
     return [door for door, verb in doors if verb is Verb.ISSUE]
 
 
-def _resume_before_giving(doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:
-    """Leaves out doors that a suspended key has gained while it is still to be resumed at others: they are added to it then.
-    Given first, they would get a second key."""
-    resumes = any(verb is Verb.UNSUSPEND for _, verb in doors)
-    return [(door, verb) for door, verb in doors if not (resumes and verb is Verb.ISSUE)]
+def _end_rest_before_giving(doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:
+    """Leaves out doors that a suspended key has gained while it rests at others: it is resumed there first, or taken back where
+    its guest has left. Given first, the key would be a second one, or the resting one would get the door and go on resting."""
+    rests = any(verb is Verb.UNSUSPEND or (verb is Verb.REVOKE and door.state == DoorState.SUSPENDED) for door, verb in doors)
+    return [(door, verb) for door, verb in doors if not (rests and verb is Verb.ISSUE)]
 
 
 def _give_before_taking(key: KeyCredential, doors: list[tuple[CredentialDoor, Verb]]) -> list[tuple[CredentialDoor, Verb]]:

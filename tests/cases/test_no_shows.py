@@ -171,3 +171,18 @@ def test_an_arrival_is_not_noted_for_strangers_or_for_a_stay_that_ended(world: W
     ended = stay.house.caller().post(f"/lock/v1/reservations/{stay.id}/arrived")
     assert (ended.status_code, ended.json()["code"]) == (409, "MELMASTOON.LOCK.STAY_ENDED")
     assert stay.told()["arrivedAt"] is None
+
+
+@pytest.mark.parametrize("room", ["101", "102"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_no_show_who_is_booked_again_into_a_room_gets_in_with_her_phone(
+    world: World, house: NewHouse, vendor: str, room: str
+) -> None:
+    hotel = house({"101": vendor, "102": vendor}, policy={"kinds": ["mobile_app"], "default_areas": []})
+    stay = hotel.book(["101"], contact={"phoneE164": "+93700000001"})
+    stay.no_show()
+    world.advance(hours=6, minutes=5)
+    assert (stay.key()["suspendReason"], stay.opens("101")) == ("no_show", False)
+    stay.change(status="confirmed", rooms=[room])
+    assert (stay.key()["state"], stay.told()["verdict"]["answer"]) == ("active", "opens")
+    assert {door: stay.opens(door) for door in ("101", "102")} == {"101": room == "101", "102": room == "102"}
