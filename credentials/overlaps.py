@@ -47,7 +47,7 @@ def neighbours(tenant_id: str, asked: Sequence[tuple[KeyCredential, Iterable[Cre
     keys = {key.id: key for key, _ in asked if mine.get(key.id)}
     if not keys:
         return {}
-    rows = _doors_at(tenant_id, {device for key_id in keys for device, _ in mine[key_id]}, list(keys.values()))
+    rows = _doors_at(tenant_id, {device for key_id in keys for device, _ in mine[key_id]})
     by_key: dict[str, list[CredentialDoor]] = defaultdict(list)
     for row in rows:
         by_key[row.credential_id].append(row)
@@ -147,12 +147,10 @@ def _beside(
     return found
 
 
-def _doors_at(tenant_id: str, devices: Iterable[str], keys: Sequence[KeyCredential]) -> list[CredentialDoor]:
+def _doors_at(tenant_id: str, devices: Iterable[str]) -> list[CredentialDoor]:
     rows = CredentialDoor.objects.filter(
         tenant_id=tenant_id, device_id__in=sorted(devices), state__in=_MAY_OPEN, dropped=False, old_room="",
         credential__state__in=sorted(LIVE), credential__holder_kind="guest", credential__reservation_id__isnull=False,
-        credential__valid_from__lt=max(key.valid_until for key in keys),
-        credential__valid_until__gt=min(key.valid_from for key in keys),
     )  # fmt: skip
     return list(rows.exclude(room_id="").select_related("credential").order_by("id"))
 
