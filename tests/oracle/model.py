@@ -161,6 +161,8 @@ class Model:
         there is written over where it is the stay's own, carries no live key, or a person says so: `over`."""
         key = self.stays[stay_id].keys[key_id]
         mine = [one for one in self.held if one.key is key]
+        if not mine and kind == "rfid_card" and key.suspended == NO_SHOW:
+            key.suspended = ""  # she is at the desk
         if not any(one.value == value for one in mine):
             mine.append(Held(key, kind, value))
             self.held.append(mine[-1])
@@ -265,9 +267,8 @@ class Model:
             return booked, why
         doors, start, end = held.carried
         written = Answer.MUST_NOT if door not in doors else self._time(start, end)
-        if Answer.MAY in (written, booked):
-            return Answer.MAY, why
-        return (booked, why) if written is booked else (Answer.MAY, OLD_CARD)
+        is_old = {written, booked} == {Answer.MUST, Answer.MUST_NOT}
+        return (booked if written is booked else Answer.MAY), (OLD_CARD if is_old else why)
 
     def _ideal(self, held: Held, door: str) -> tuple[Answer, str]:
         key, stay = held.key, held.key.stay

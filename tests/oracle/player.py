@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
+from http import HTTPStatus
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -188,9 +189,10 @@ class Player:
         before = self._state(stay.id, key_id)
         form = {"act_id": uuid.uuid4().hex, "reason": REASON} | ({"cause": "manual"} if verb == "suspend" else {})
         address = f"/console/credentials/keycredential/{key_id}/act/{verb}/"
-        self.sent.append(Sent(lambda: self.desk.post(address, form), address))
         answer = self.desk.post(address, form)
         assert answer.status_code in (302, 400), answer.content
+        if answer.status_code == HTTPStatus.FOUND:
+            self.sent.append(Sent(lambda: self.desk.post(address, form), address))
         self.world.settle()
         if verb == "suspend" and before == "active":
             self.model.suspended(stay.id, key_id)
@@ -228,7 +230,7 @@ class Player:
         return True
 
     def _do_again(self, step: Step) -> Any:
-        """Send an earlier event or request again, word by word."""
+        """Send an earlier event, or a request that was accepted, again, word by word: what was refused may be asked again."""
         if step["back"] >= len(self.sent):
             return False
         self.sent[-1 - step["back"]].send()
@@ -500,10 +502,10 @@ class Player:
 
     def _send(self, step: Step, method: str, path: str, body: Any, accepted: Callable[[str], None]) -> Any:
         stay, idempotency_key = self.stays[step["stay"]], uuid.uuid4().hex
-        self.sent.append(Sent(lambda: self.clerk.send(method, path, body, key=idempotency_key), path))
         answer = self.clerk.send(method, path, body, key=idempotency_key)
         assert answer.status_code < 500 or answer.status_code == 503, answer.content
         if answer.status_code in DONE:
+            self.sent.append(Sent(lambda: self.clerk.send(method, path, body, key=idempotency_key), path))
             self.model.touched(stay.id)
             accepted(stay.id)
         return True
