@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 TEST_WORKERS ?= 2
 # Long faults have servers of their own and run side by side, but for those that load and kill whole services and measure what
 # stands still meanwhile.
-CHAOS_ALONE := tests/chaos/test_demos.py tests/chaos/test_kills.py tests/chaos/test_rate_limits.py
+CHAOS_ALONE := tests/chaos/test_demos.py tests/chaos/test_kills.py
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run first-key test chaos oracle oracle-proof check bench lock clean

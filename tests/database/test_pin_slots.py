@@ -11,6 +11,7 @@ from credentials import pin_slots
 from credentials.models import PinSlot
 from credentials.pin_slots import DoorFull, PinWish
 from credentials.pins import NoPinPossible
+from lockservice.core.outage import through_outages
 from lockservice.core.tenancy import tenant
 from vendors.port.ids import new_id
 from vendors.port.secrets import Pin
@@ -26,12 +27,13 @@ def test_digits_are_unique_per_door_under_many_writers_at_once(database: str) ->
     tenant_id, street = new_id("tnt"), new_id("lck")
 
     def work(number: int) -> list[Pin]:
-        got: list[Pin] = []
-        for _ in range(6):
+        def four() -> list[Pin]:
             with tenant(tenant_id):
                 wishes = [_wish((street, f"lck_{number}"), keypad=FOUR_DIGITS, length=4) for _ in range(4)]
-                given = pin_slots.allocate(tenant_id, wishes)
-                got += [pin for pin in given.values() if isinstance(pin, Pin)]
+                return [pin for pin in pin_slots.allocate(tenant_id, wishes).values() if isinstance(pin, Pin)]
+
+        # Second tries of few digits may meet in a deadlock, after which the runner repeats the step as this does.
+        got = [pin for _ in range(6) for pin in through_outages(four, 60)]
         connection.close()
         return got
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,25 +83,44 @@ def test_a_redis_that_starts_anew_gives_no_second_burst(another_valkey: LocalDir
     assert taken <= (time.monotonic() - began) * 100 / 60
 
 
+def _counts_for_long(local: LocalDirectory) -> None:
+    with _client(local) as server:
+        server.hset("limit:since", mapping={"run": server.info("server")["run_id"], "at": 0})
+
+
+def _client(local: LocalDirectory) -> redis.Redis:
+    return redis.Redis.from_url(valkey.endpoint(local).url())
+
+
+def _burst(limit: SharedLimit) -> int:
+    """Takes until it is refused."""
+    taken = 0
+    with suppress(VendorUnreachable):
+        while True:
+            limit.acquire(1, 0)
+            taken += 1
+    return taken
+
+
 def test_a_redis_that_brings_back_what_it_saved_gives_no_second_burst(another_valkey: LocalDirectory) -> None:
-    with redis.Redis.from_url(valkey.endpoint(another_valkey).url()) as server:
-        run = server.info("server")["run_id"]
-        server.hset("limit:since", mapping={"run": run, "at": 0})
-        installation = new_id("vad")
+    _counts_for_long(another_valkey)
+    installation = new_id("vad")
+    with _client(another_valkey) as server:
         server.save()
-        assert _taken(SharedLimit("mock", installation, 100), 0, 0.1) == 20
-        began = time.monotonic()
-        valkey.stop(another_valkey, kill=True)
-        valkey.start(another_valkey)
+    assert _burst(SharedLimit("mock", installation, 100)) >= 20
+    began = time.monotonic()
+    valkey.stop(another_valkey, kill=True)
+    valkey.start(another_valkey)
+    with _client(another_valkey) as server:
         assert server.exists("limit:since")
-        assert _taken(SharedLimit("mock", installation, 100), 0, 0.1) <= (time.monotonic() - began) * 100 / 60
+    assert _burst(SharedLimit("mock", installation, 100)) <= (time.monotonic() - began) * 100 / 60
 
 
 def test_a_redis_that_was_emptied_gives_no_second_burst(another_valkey: LocalDirectory) -> None:
-    with redis.Redis.from_url(valkey.endpoint(another_valkey).url()) as server:
-        server.hset("limit:since", mapping={"run": server.info("server")["run_id"], "at": 0})
-        limit = SharedLimit("mock", new_id("vad"), 100)
-        assert _taken(limit, 0, 0.1) == 20
-        began = time.monotonic()
+    _counts_for_long(another_valkey)
+    limit = SharedLimit("mock", new_id("vad"), 100)
+    assert _burst(limit) >= 20
+    began = time.monotonic()
+    with _client(another_valkey) as server:
         server.flushall()
-        assert _taken(limit, 0, 0.1) <= (time.monotonic() - began) * 100 / 60
+    assert _burst(limit) <= (time.monotonic() - began) * 100 / 60

@@ -1,4 +1,4 @@
-"""Walks through one flow of the sweep and dies at each of its points in turn, or at each that is no repeat, or at the repeats.
+"""Walks through one flow of the sweep and dies at each of its points in turn, or at each that is no repeat, or at (some of) the repeats.
 
 Rule: this process forks and never touches the database, the bus or gRPC. A child dies at one point; another process lives on,
 and prepares and ends each run. Each point has a tenant of its own. A point counts only if the child died there, under the name
@@ -272,7 +272,7 @@ def record(site: Site, flow: Flow, survivor: Survivor) -> dict[str, Any]:
 
 
 def sweep(name: str, place: dict[str, str], which: str) -> dict[str, Any]:
-    """Die at the points that `which` says: "all", "distinct", "repeats", or the number of one."""
+    """Die at the points that `which` says: "all", "distinct", "repeats", "some repeats" (each third), or the number of one."""
     flow, site = {**FLOWS, **LONG_FLOWS, **TTLOCK_FLOWS}[name], Site(place)
     in_child(lambda _: site.open())
     survivor = Survivor(site, flow)
@@ -298,6 +298,8 @@ def sweep(name: str, place: dict[str, str], which: str) -> dict[str, Any]:
 def _chosen(which: str, count: int, repeats: set[int]) -> list[int]:
     if which.isdecimal():
         return [int(which)]
+    if which == "some repeats":
+        return sorted(repeats)[::-3][::-1]
     wanted = {"all": (False, True), "distinct": (False,), "repeats": (True,)}[which]
     return [number for number in range(1, count + 1) if (number in repeats) in wanted]
 
