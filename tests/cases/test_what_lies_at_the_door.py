@@ -180,3 +180,18 @@ def test_a_quota_spent_in_a_quiet_house_is_told_by_its_poll(world: World, hotel:
     world.simulator(TTLOCK).post("/faults", rule)
     hotel.poll_health()
     assert [alert["severity"] for alert in hotel.alerts("VENDOR_QUOTA_SPENT")] == ["critical"]
+
+
+def test_an_empty_list_after_an_error_is_no_proof_that_a_code_is_gone(world: World, hotel: House) -> None:
+    stay = hotel.book(["101"])
+    assert stay.opens("101")
+    world.control(TTLOCK).lie()
+    world.break_calls(TTLOCK, "error", None)
+    stay.cancel()
+    assert stay.opens("101")
+    assert stay.key()["propagation"] != "confirmed"
+    assert [alert["key"] for alert in hotel.alerts("KEY_REVOKE_FAILED")] == [stay.key()["id"]]
+    world.heal()
+    world.let_breakers_ask()
+    world.settle()
+    assert (stay.opens("101"), stay.key()["propagation"]) == (False, "confirmed")

@@ -186,7 +186,7 @@ class DoorKeys:
                     raise
                 missing = True
             except Unclear as error:
-                unclear = error
+                unclear, missing = error, True  # that no list shows it proves no more than after a delete that found nothing
         self._see_gone(work, door, ids, unclear, missing=missing, was_here=ref is not None)
         return self.gone(work, door)
 
