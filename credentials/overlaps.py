@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import F, Q
+
 from credentials import notices
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
@@ -84,6 +86,47 @@ def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collecti
     stays = _stays(key.tenant_id, [key, *others.values()]) if others else {}
     own = _stay_of(key, stays)
     return any(_stays_beside(own, _stay_of(other, stays), now) for other in others.values())
+
+
+def is_turned_over(
+    key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collection[str], until: datetime, now: datetime
+) -> bool:
+    """Say whether the next guest's key was given at one of these rooms' doors. One of these `kinds` ends the last guest's.
+
+    | the other stay's key | this one |
+    |---|---|
+    | was given there later, for a stay that begins at `until`, when this key's stay was to end, or after | was ended by it |
+    | the same, and is over since, or its guest is in another room | was ended by it all the same |
+    | was made ahead: its window has not begun, or it was over before that | goes on |
+    | of a stay that begins before `until` | goes on: the other joined |
+
+    Read without locks. Inside the tenant's block.
+    """
+    mine = {_place(door): door.pk for door in doors if _counts(door)}
+    if not mine or not _is_guests(key) or key.kind not in kinds or key.issued_at is None:
+        return False
+    rows = CredentialDoor.objects.filter(
+        Q(credential__ended_at=None) | Q(credential__ended_at__gt=F("credential__valid_from")),
+        tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in mine}),
+        credential__property_id=key.property_id, credential__installation_id=key.installation_id,
+        credential__kind__in=kinds, credential__holder_kind="guest", credential__issued_at__gte=key.issued_at,
+        credential__valid_from__lte=now, credential__valid_until__gt=until,
+    ).exclude(state=DoorState.NONE).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
+    later = [
+        row.credential
+        for row in rows.select_related("credential")
+        if _place(row) in mine and _is_guests(row.credential) and _is_after(row, key, mine[_place(row)])
+    ]
+    stays = _stays(key.tenant_id, later) if later else {}
+    return any(_stay_of(other, stays).valid_from >= until for other in later)
+
+
+def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
+    """Say whether a key was given after another; of two that were at one instant, the one that was asked for later."""
+    given = row.credential.issued_at
+    if given is None or key.issued_at is None or place is None:
+        return False
+    return (given, row.pk) > (key.issued_at, place)
 
 
 def _stays_beside(own: Window, other: Window, now: datetime) -> bool:

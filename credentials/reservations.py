@@ -72,6 +72,8 @@ class Applied:
     row: Reservation | None
     before: str | None
     is_new_version: bool
+    was_until: datetime | None = None
+    """When the stay was to end before; None where nothing was known of it."""
     odd: str = ""
     """STATUS_UNKNOWN or CONFLICT of `stay_notices`, empty for an event that is just older."""
 
@@ -106,10 +108,10 @@ def _advance(row: Reservation | None, event: ReservationEvent, now: datetime) ->
         return Applied(row, row.status, is_new_version=False, odd=odd)
     if _status_of(event) is None:
         return Applied(row, row.status, is_new_version=False, odd=stay_notices.STATUS_UNKNOWN)
-    before = row.status
+    before, was_until = row.status, row.valid_until
     _overwrite(row, event, now)
     row.save()
-    return Applied(row, before, is_new_version=True)
+    return Applied(row, before, is_new_version=True, was_until=was_until)
 
 
 def holder_of(row: Reservation) -> Holder:

@@ -7,6 +7,7 @@ what the keys are and what they should be is all there is to do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from credentials import stay_notices
 from credentials.house import House, house
@@ -27,6 +28,7 @@ from sagas.flows import (
     rest_key,
     revoke_key,
     room_move,
+    shared_rooms,
     shortfalls,
     update_key,
 )
@@ -58,13 +60,21 @@ class Shape:
 
 
 def follow(
-    batch: KeyBatch, row: Reservation, before: str | None, event_id: str, cause: Cause, *, is_open: bool = True, again: str = ""
+    batch: KeyBatch,
+    row: Reservation,
+    before: str | None,
+    event_id: str,
+    cause: Cause,
+    *,
+    is_open: bool = True,
+    again: str = "",
+    was_until: datetime | None = None,
 ) -> None:
     """Starts whatever the newest version asks for. The projection and all keys of the reservation are locked.
 
     `is_open` says whether the property is in operation (`locks.open_properties`): one that is not gives no new key. `again`
-    names the occasion on which a version that was followed before is followed once more. What cannot be given is told, and
-    costs only itself.
+    names the occasion on which a version that was followed before is followed once more. `was_until` is when the stay was to
+    end before, where its times may have changed. What cannot be given is told, and costs only itself.
     """
     place = house(batch.tenant_id, row.property_id)
     warned = list(row.warnings)
@@ -76,7 +86,8 @@ def follow(
             stay_notices.save(row)
         _end(batch, row, event_id, cause)
         return
-    _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again)
+    over = _end_turned_over(batch, place, row, was_until, cause) if is_open and was_until is not None else []
+    _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again, over=over)
     _rest_or_resume(batch, place, row, before, event_id, cause)
     if row.warnings != warned:
         stay_notices.save(row)
@@ -127,8 +138,35 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
         revoke_key.begin(batch, key, reason, sha256_key(event_id, key.id, "revoke"), cause, trigger=row.status)
 
 
+def _end_turned_over(batch: KeyBatch, place: House, row: Reservation, was_until: datetime, cause: Cause) -> list[KeyCredential]:
+    """Where a stay goes on for longer than it was to, ends those of its keys that the next guest's has ended at their doors:
+    they are over by time, and the booking gives others. Returns them."""
+    ends = place.policy.widen(Window(row.valid_from, row.valid_until)).valid_until
+    if row.valid_until <= was_until or ends <= batch.now:
+        return []
+    over = [
+        key for key in _live(batch, row)
+        if key.state in (State.ACTIVE, State.SUSPENDED) and shared_rooms.has_next_guest(batch, key, was_until)
+    ]  # fmt: skip
+    for key in over:
+        revoke_key.begin(
+            batch, key, RevokeReason.REPLACED, own_key("turned-over", key.id, str(row.version)), cause, trigger=WINDOW_ENDED
+        )
+    if over:
+        batch.flush()  # one live key per intended key: the old one is over first
+    return over
+
+
 def _match_rooms(
-    batch: KeyBatch, place: House, row: Reservation, event_id: str, cause: Cause, *, is_open: bool, again: str
+    batch: KeyBatch,
+    place: House,
+    row: Reservation,
+    event_id: str,
+    cause: Cause,
+    *,
+    is_open: bool,
+    again: str,
+    over: list[KeyCredential],
 ) -> None:
     homes = homes_of(batch.tenant_id, place, row)
     missing, has_locks = rooms_without_lock(batch.tenant_id, place, row)
@@ -136,7 +174,7 @@ def _match_rooms(
     window = Window(row.valid_from, row.valid_until)
     batch.alerts += limits.beyond_policy(place.policy, row.reservation_id, row.property_id, window, len(row.rooms))
     live = _live(batch, row)
-    left: list[KeyCredential] = []
+    left = [key for key in over if key.installation_id not in homes]
     for key in live:
         _rehome_waiting(batch, key, homes)
         home = _home_for(batch, key, homes)
@@ -160,8 +198,11 @@ def _match_rooms(
             further = _issue_further(batch, place, row, home, key, cause) if key.ordinal and home.rooms else None
             if further is not None:
                 moved[further.id] = key
+        _give_others(
+            batch, place, row, home, [k for k in over if k.ordinal and k.installation_id == home.installation.id], cause
+        )
     shortfalls.tell_kinds(batch, row, unfit)
-    follow_rest.keep_all(batch, row, live, moved, cause)
+    follow_rest.keep_all(batch, row, [*live, *over], moved, cause)
 
 
 def _rehome_waiting(batch: KeyBatch, key: KeyCredential, homes: dict[str, Home]) -> None:
@@ -264,8 +305,12 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
         return
     for old in before:
         _succeed(batch, made, old)
-    for further in _ended_with(batch, over):
-        successor = _issue_further(batch, place, row, home, further, cause)
+    _give_others(batch, place, row, home, _ended_with(batch, over), cause)
+
+
+def _give_others(batch: KeyBatch, place: House, row: Reservation, home: Home, over: list[KeyCredential], cause: Cause) -> None:
+    for further in over:
+        successor = _issue_further(batch, place, row, home, further, cause) if not further.replaced_by else None
         if successor is not None:
             _succeed(batch, successor, further)
 

@@ -9,12 +9,15 @@
 | the same, given again beside a key of the vendor's own program | joins |
 | a card, where a system knows a stay by its room alone | joins; what is said of the room would reach both, so it is not said |
 
+A stay that goes on after the next guest's key has ended its key gets another, which joins hers (`has_next_guest`).
+
 One rule: a guest's key ends when her stay does, or when a person says so; a second guest with a stay gets her key too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from credentials import overlaps
 from credentials.lifecycle import LIVE
@@ -43,6 +46,15 @@ def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialD
     """Say whether a guest of another stay has one of these rooms, with a key that a new stay's key here would end."""
     spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
     return overlaps.is_held(key, doors, spanning, batch.now)
+
+
+def has_next_guest(batch: KeyBatch, key: KeyCredential, until: datetime) -> bool:
+    """Say whether a key of a stay that was to end at `until` has been ended at its door by the next guest's.
+
+    A lock system that ends a key at one door ends it whole, and no change makes it open again. Our books go on to have it.
+    """
+    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
+    return overlaps.is_turned_over(key, batch.doors_at(key), superseding, until, batch.now)
 
 
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:

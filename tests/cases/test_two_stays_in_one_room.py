@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -297,6 +298,158 @@ def test_the_next_guests_phone_ends_the_key_of_one_whose_stay_is_over(world: Wor
     assert not first.opens("101")
     hotel.reconcile()
     assert hotel.alerts() == []
+
+
+def _hand(stay: Stay, policy: Any) -> Artifact:
+    """Return the newest key of a guest: her phone's, or the card that the desk writes for her where her key waits for it."""
+    made = stay.encode() if policy is CARDS and stay.key()["waitingFor"] == "desk" else None
+    return made or stay.artifact()
+
+
+def _turned_over(
+    world: World, house: Houses, vendor: str, policy: Any, *, companion: bool = False
+) -> tuple[House, list[Stay], list[Artifact]]:
+    """Let a guest's stay be over, and the next guest come and open the room, while the first key's late grace still runs."""
+    hotel = house({"101": vendor, "102": vendor}, policy=policy)
+    first = hotel.book(["101"], contact=NUMBERS[0], end=world.now + timedelta(hours=2))
+    keys = [_hand(first, policy)]
+    if companion:
+        body = {"reservationId": first.id, "holderId": "gst_companion"}
+        assert hotel.caller("front_desk_supervisor").post("/lock/v1/credentials", body).status_code in (201, 202)
+        world.settle()
+        keys.append(_hand(first, policy))
+    assert all(hotel.use("101", key) for key in keys)
+    world.advance(hours=2, minutes=20)
+    world.settle()
+    second = hotel.book(["101"], contact=NUMBERS[1], start=world.now - timedelta(minutes=10), end=world.now + timedelta(days=2))
+    keys.append(_hand(second, policy))
+    assert hotel.use("101", keys[-1])
+    assert not any(hotel.use("101", key) for key in keys[:-1])
+    return hotel, [first, second], keys
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_stay_that_goes_on_after_the_next_guest_came_gets_a_key_that_joins(
+    world: World, house: Houses, vendor: str, policy: Any
+) -> None:
+    hotel, (first, second), (old, hers) = _turned_over(world, house, vendor, policy)
+    first.change(end=world.now + timedelta(days=1))
+    if policy is CARDS:
+        assert first.key()["waitingFor"] == "desk"
+        assert first.told()["verdict"]["answer"] == "coming"
+    new = _hand(first, policy)
+    assert [hotel.use("101", one) for one in (new, hers, new, hers)] == [True] * 4
+    assert [hotel.use(room, one) for room, one in (("101", old), ("102", old), ("102", new))] == [False] * 3
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+    assert (warnings(first), OVERLAP in warnings(second)) == ([OVERLAP], True)
+    hotel.reconcile()
+    world.advance(hours=25)
+    assert [hotel.use("101", one) for one in (old, new, hers)] == [False, True, True]
+    world.advance(hours=2)
+    assert [hotel.use("101", one) for one in (old, new, hers)] == [False, False, True]
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_companion_too_gets_another_key_when_the_stay_goes_on_beside_the_next_guest(
+    world: World, house: Houses, vendor: str, policy: Any
+) -> None:
+    hotel, (first, _), (*old, hers) = _turned_over(world, house, vendor, policy, companion=True)
+    first.change(end=world.now + timedelta(days=1))
+    if policy is CARDS:
+        assert [key["waitingFor"] for key in first.keys()[:2]] == ["desk", "desk"]
+        for _ in range(2):
+            first.encode()
+    new = first.collect()[-2:]
+    assert [hotel.use("101", one) for one in (*new, hers, *new)] == [True] * 5
+    assert [hotel.use("101", one) for one in old] == [False, False]
+    known = first.keys()
+    live = [key["holderId"] for key in known if key["state"] == "active"]
+    assert sorted(live) == sorted([f"gst_{first.id[-8:]}", "gst_companion"])
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_what_is_told_again_of_a_stay_that_goes_on_makes_no_further_key(world: World, house: Houses, vendor: str) -> None:
+    hotel, (first, _), (_, hers) = _turned_over(world, house, vendor, PHONES)
+    earlier = first.data()
+    first.change(end=world.now + timedelta(days=1))
+    new = first.artifact()
+    for data in (earlier, first.data()):
+        hotel.emit("booking.dates_changed", data)
+    first.change(end=world.now + timedelta(days=2))
+    assert (len(first.keys()), first.artifact()) == (2, new)
+    assert [hotel.use("101", one) for one in (new, hers)] == [True, True]
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_stay_that_goes_on_after_the_next_guest_has_left_again_gets_a_key(
+    world: World, house: Houses, vendor: str, policy: Any
+) -> None:
+    hotel, (first, second), (old, hers) = _turned_over(world, house, vendor, policy)
+    second.check_out()
+    first.change(end=world.now + timedelta(days=1))
+    new = _hand(first, policy)
+    assert [hotel.use("101", one) for one in (new, old, hers, new)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_suspended_guest_stays_so_when_her_stay_goes_on_beside_the_next_guest(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel, (first, _), (_, hers) = _turned_over(world, house, vendor, PHONES)
+    act(first, "suspend", reason="manual")
+    first.change(end=world.now + timedelta(days=1))
+    assert (first.key()["state"], first.opens("101"), hotel.use("101", hers)) == ("suspended", False, True)
+    act(first, "unsuspend")
+    assert [hotel.use("101", one) for one in (first.artifact(), hers)] == [True, True]
+
+
+def test_hours_that_make_a_stay_longer_give_its_guest_a_key_beside_the_next_one(world: World, house: Houses) -> None:
+    hotel = house({"101": "salto"}, policy=PHONES)
+    leaves = world.now.astimezone(ZoneInfo(hotel.zone)) + timedelta(hours=2)
+    hotel.change_property(check_out_time=leaves.time())
+    days = {"checkIn": (leaves.date() - timedelta(days=1)).isoformat(), "checkOut": leaves.date().isoformat()}
+    first = hotel.book(["101"], contact=NUMBERS[0], **days)
+    old = first.artifact()
+    world.advance(hours=2, minutes=20)
+    second = hotel.book(["101"], contact=NUMBERS[1], start=world.now - timedelta(minutes=10))
+    assert [hotel.use("101", one) for one in (second.artifact(), old)] == [True, False]
+    hotel.change_property(check_out_time=(leaves + timedelta(hours=2)).time())
+    hotel.emit("tenant.config_updated", {"propertyId": hotel.property_id, "keys": ["property.hours"]})
+    assert [hotel.use("101", one) for one in (first.artifact(), second.artifact(), old)] == [True, True, False]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_the_next_guests_card_made_ahead_has_ended_nothing_when_the_stay_goes_on(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = house({"101": vendor}, policy=CARDS)
+    first = hotel.book(["101"], end=world.now + timedelta(hours=2))
+    first.encode()
+    second = hotel.book(["101"], start=world.now + timedelta(hours=3), end=world.now + timedelta(days=1))
+    second.encode()
+    known = first.key()["id"]
+    first.change(end=world.now + timedelta(hours=2, minutes=30))
+    assert (first.key()["id"], len(first.keys())) == (known, 1)
+    second.cancel()
+    world.advance(hours=3, minutes=30)
+    first.change(end=world.now + timedelta(days=1))
+    assert (first.key()["id"], len(first.keys())) == (known, 1)
+
+
+@pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])
+def test_digits_that_the_next_guest_does_not_end_go_on_when_the_stay_does(world: World, house: Houses, vendor: str) -> None:
+    hotel = house({"101": vendor}, policy={"kinds": ["pin_code"], "default_areas": []})
+    first = hotel.book(["101"], end=world.now + timedelta(hours=2))
+    digits = first.artifact()
+    world.advance(hours=2, minutes=20)
+    second = hotel.book(["101"], start=world.now - timedelta(minutes=10))
+    assert second.opens("101")
+    first.change(end=world.now + timedelta(days=1))
+    assert (len(first.keys()), first.artifact(), first.opens("101")) == (1, digits, True)
 
 
 def test_companions_of_one_booking_overlap_with_nobody(world: World, house: Houses) -> None:

@@ -31,6 +31,7 @@ MANIFEST = VendorManifest(
     spanning_kinds=(CredentialKind.MOBILE_APP, CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     # Doors go by the order in which stays were begun on the list, not by their dates.
     outranking_kinds=(CredentialKind.MOBILE_APP,),
+    superseding_kinds=(CredentialKind.MOBILE_APP, CredentialKind.RFID_CARD, CredentialKind.NFC_TAG),
     setting_names=(
         "mode",
         "base_url",

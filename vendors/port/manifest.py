@@ -58,6 +58,7 @@ class VendorManifest:
     `windows_by_door`: of other kinds each door gets a window of its own; one whose clock is off costs the others nothing.
     Of `outranking_kinds` a stay's key outranks those that were made before it at the same door, whoever comes first: made ahead
     of its guest's arrival it would be put out by a walk-in's, so it is made when the stay begins.
+    Of `superseding_kinds` the next guest's key ends the last one's at the door, for good: no change makes that one open again.
     `secret_rules` are those of its secrets that differ from the usual rule; a secret `…_next` is valid beside its first one.
     `secret_names` and `setting_names` are what an installation must provide. `cards_by` says what a desk kind needs beside the
     person; `virtual_desk` is `module:function` of the DeskDriverFactory for the simulated encoder."""
@@ -78,6 +79,7 @@ class VendorManifest:
     spanning_kinds: tuple[CredentialKind, ...] = ()
     windows_by_door: bool = False
     outranking_kinds: tuple[CredentialKind, ...] = ()
+    superseding_kinds: tuple[CredentialKind, ...] = ()
     cards_by: CardsBy = CardsBy.NUMBER
     setting_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()

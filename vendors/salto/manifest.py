@@ -30,6 +30,7 @@ MANIFEST = VendorManifest(
     spanning_kinds=(CredentialKind.RFID_CARD, CredentialKind.MOBILE_APP),
     # Doors go by the order in which stays were begun on the list, not by their dates.
     outranking_kinds=(CredentialKind.MOBILE_APP,),
+    superseding_kinds=(CredentialKind.RFID_CARD, CredentialKind.MOBILE_APP),
     setting_names=(
         "transport",
         "base_url",
