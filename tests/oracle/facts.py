@@ -5,7 +5,7 @@ One rule: it knows nothing of the product, and judges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -36,7 +36,18 @@ class Rules:
         mine = {room for room in rooms if self.rooms.get(room) == system}
         return frozenset(mine | {area for area, its in self.areas.items() if its == system}) if rooms else frozenset()
 
-    def turns_over(self, stay: Stay, other: Stay, system: str, now: datetime) -> bool:
+    def has_next(self, stay: Stay, others: Iterable[Stay], system: str, now: datetime) -> bool:
+        """Whether the next guest may have ended the keys of a stay that is over: she is there now, or was while they lived."""
+        live = stay.live(system)
+        was_there = stay.end <= now and bool(live) and all(key.is_turned for key in live)
+        return was_there or any(self._turns_over(stay, other, system, now) for other in others)
+
+    def turn_over(self, stays: Collection[Stay], now: datetime) -> None:
+        """Note which live keys the next guest may have ended by now."""
+        for key in (key for stay in stays for key in stay.keys.values() if not key.ended):
+            key.is_turned = key.is_turned or self.has_next(key.stay, stays, key.system, now)
+
+    def _turns_over(self, stay: Stay, other: Stay, system: str, now: datetime) -> bool:
         """Whether another guest may be in a room of a stay that is over: where cards carry keys, hers ends the last one's."""
         rooms = any(self.rooms.get(room) == system for room in other.rooms if room in stay.rooms)
         has_begun = other.is_open and other.start - self.early <= now
@@ -73,7 +84,8 @@ class Held:
 @dataclass
 class Key:
     """One key of a stay. `exact` is a window that a person gave it, which has no grace. `is_further`: a person made it beside the
-    stay's first, or it is in the place of such a one. One that ended while it was `suspended` is so until another follows it."""
+    stay's first, or it is in the place of such a one. One that ended while it was `suspended` is so until another follows it.
+    `is_turned`: the next guest came after its stay was over. It may be dead from then on, whatever becomes of her stay."""
 
     id: str
     system: str
@@ -83,6 +95,7 @@ class Key:
     ended: str = ""
     suspended: str = ""
     is_further: bool = False
+    is_turned: bool = False
 
 
 @dataclass

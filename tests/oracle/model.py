@@ -148,6 +148,8 @@ class Model:
             stay.barred.discard(system)
         key.ended = "a person ended the stay's keys" if system in stay.barred else ""
         before = stay.keys.get(replaces)
+        if before is not None and before.is_turned:
+            before.ended = before.ended or TIME  # the booking went on, and another was given
         key.is_further = by_person or (before is not None and before.is_further)
         followed = [] if by_person else [before] if before and self._was_there(before) else stay.followed(system, before)
         key.suspended = next((one.suspended for one in followed if one.suspended), "")
@@ -229,6 +231,7 @@ class Model:
     def judge(self) -> Iterator[Judgement]:
         """Judge every door of every lock system for everything that was ever handed out there."""
         systems = {**self.rules.rooms, **self.rules.areas}
+        self.rules.turn_over(self.stays.values(), self.now)
         for held in self.held:
             for door, system in systems.items():
                 is_elsewhere = system != held.key.system
@@ -242,7 +245,7 @@ class Model:
                 continue
             for room in stay.rooms:
                 system = self.rules.rooms.get(room)
-                if system is None or system in stay.barred or self._has_next(stay, system):
+                if system is None or system in stay.barred or self.rules.has_next(stay, self.stays.values(), system, self.now):
                     continue
                 cut_short = any(k.exact and k.ended == TIME for k in stay.keys.values() if k.system == system)
                 if not cut_short and not any(key.suspended for key in stay.live(system)):  # a person gave her less time
@@ -282,12 +285,9 @@ class Model:
             return Answer.MUST_NOT, "not a door of hers"
         answer = self._time(*self.window(key))
         has_less = key.made_by_person and self._time(stay.start, stay.end) is not Answer.MUST
-        if answer is Answer.MUST and (has_less or self._has_next(stay, key.system)):
+        if answer is Answer.MUST and (has_less or key.is_turned):
             answer = Answer.MAY
         return answer, "by her window"
-
-    def _has_next(self, stay: Stay, system: str) -> bool:
-        return any(self.rules.turns_over(stay, other, system, self.now) for other in self.stays.values())
 
     def _time(self, start: datetime, end: datetime) -> Answer:
         if start + GRAIN <= self.now < end - GRAIN:
