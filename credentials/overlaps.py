@@ -109,7 +109,7 @@ def is_turned_over(
         Q(credential__ended_at=None) | Q(credential__ended_at__gt=F("credential__valid_from")),
         tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in mine}),
         credential__property_id=key.property_id, credential__installation_id=key.installation_id,
-        credential__kind__in=kinds, credential__holder_kind="guest", credential__issued_at__gte=key.issued_at,
+        credential__kind__in=kinds, credential__holder_kind="guest", credential__issued_at__isnull=False,
         credential__valid_from__lte=now, credential__valid_until__gt=until,
     ).exclude(state=DoorState.NONE).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
     later = [
@@ -122,11 +122,10 @@ def is_turned_over(
 
 
 def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
-    """Say whether a key was given after another; of two that were at one instant, the one that was asked for later."""
+    """Say whether a key may have been given at a door after another: it was made later, or a change brought it there later."""
     given = row.credential.issued_at
-    if given is None or key.issued_at is None or place is None:
-        return False
-    return (given, row.pk) > (key.issued_at, place)
+    is_later = given is not None and key.issued_at is not None and given > key.issued_at
+    return is_later or (place is not None and row.pk > place)
 
 
 def _stays_beside(own: Window, other: Window, now: datetime) -> bool:

@@ -440,6 +440,29 @@ def test_the_next_guests_card_made_ahead_has_ended_nothing_when_the_stay_goes_on
     assert (first.key()["id"], len(first.keys())) == (known, 1)
 
 
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_next_guest_who_came_into_the_room_by_a_change_counts_when_the_stay_goes_on(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = house({"101": vendor, "102": vendor}, policy=CARDS)
+    start = world.now + timedelta(hours=2, minutes=10)
+    second = hotel.book(["102"], start=start, end=world.now + timedelta(days=1))
+    hers = second.encode()
+    world.advance(minutes=1)
+    first = hotel.book(["101"], end=world.now + timedelta(hours=2))
+    old = first.encode()
+    second.change(rooms=["101"])
+    hers = _at_desk(second, hers)
+    world.advance(hours=2, minutes=20)
+    assert hers is not None
+    assert old is not None
+    assert [hotel.use("101", one) for one in (hers, old)] == [True, False]
+    first.change(end=world.now + timedelta(days=1))
+    new = first.encode()
+    assert new is not None
+    assert [hotel.use("101", one) for one in (new, hers, old)] == [True, True, False]
+
+
 @pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])
 def test_digits_that_the_next_guest_does_not_end_go_on_when_the_stay_does(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor}, policy={"kinds": ["pin_code"], "default_areas": []})
