@@ -20,6 +20,7 @@ from credentials.models import Reservation
 from credentials.reservations import NO_SHOW
 from credentials.services import KeyBatch
 from sagas import intake
+from sagas.flows import old_rooms
 from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key
 from sagas.outbox import Cause
 from vendors.port.types import SuspendReason
@@ -38,9 +39,10 @@ def note(tenant_id: str, signs: Sequence[Sign], now: datetime, cause: Cause) -> 
 
 
 def run(batch: KeyBatch, row: Reservation | None) -> None:
-    """Tells, under the stay's lock, that booking and door disagree, where they still do."""
+    """Tells, under the stay's lock, that booking and door disagree, where they still do; who has left her room loses it now."""
     if row is not None and row.status == NO_SHOW:
         tell(batch, row)
+        old_rooms.wake_left(row)
 
 
 def tell(batch: KeyBatch, row: Reservation) -> bool:

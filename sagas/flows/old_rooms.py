@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from credentials import notices
-from credentials.lifecycle import State
+from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
 from credentials.reservations import ENDED
 from credentials.services import KeyBatch
@@ -145,6 +145,15 @@ def wake(tenant_id: str, reservation_ids: Collection[str]) -> None:
     """Let the moves of these stays be looked at now: a door of theirs opened. Inside the tenant's block."""
     if reservation_ids:
         wake_sagas.wake(Saga.objects.filter(tenant_id=tenant_id, reservation_id__in=sorted(reservation_ids), flow=FLOW))
+
+
+def wake_left(guest: Reservation) -> None:
+    """Let the moves out of the rooms of this stay be looked at now: its guest is there. Inside the tenant's block."""
+    kept = CredentialDoor.objects.filter(
+        credential__tenant_id=guest.tenant_id, credential__property_id=guest.property_id, credential__state__in=sorted(LIVE),
+        credential__reservation_id__isnull=False, room_id__in=guest.rooms, old_room=KEPT,
+    )  # fmt: skip
+    wake(guest.tenant_id, set(kept.values_list("credential__reservation_id", flat=True)))
 
 
 def _opened_by_others(key: KeyCredential, rooms: Collection[str]) -> set[str]:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from credentials import notices
+from credentials import arrival_signs, notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
-from credentials.reservations import CONFIRMED, FRAUD
+from credentials.reservations import CONFIRMED, FRAUD, NO_SHOW
 from credentials.services import KeyBatch
 from credentials.targets import KEPT, RELEASED
 from devices import adapters, selectors
@@ -154,16 +154,24 @@ def _left_rooms(batch: KeyBatch, key: KeyCredential, row: Reservation | None) ->
 
 
 def _others(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> list[Reservation]:
-    """The other stays that are booked in the rooms left, and not over before this one begins; those a no-show has not begun."""
+    """The other stays that are booked in the rooms left, and not over before this one begins.
+
+    One that the booking calls a no-show is among them only where something shows that its guest has come.
+    """
     rooms = _left_rooms(batch, key, row)
     if not rooms:
         return []
     begins = row.valid_from if row is not None else key.valid_from
     rows = Reservation.objects.filter(
-        tenant_id=key.tenant_id, property_id=key.property_id, status__in=[CONFIRMED, FRAUD], rooms__overlap=sorted(rooms),
-        valid_until__gt=max(begins, batch.now),
+        tenant_id=key.tenant_id, property_id=key.property_id, status__in=[CONFIRMED, FRAUD, NO_SHOW],
+        rooms__overlap=sorted(rooms), valid_until__gt=max(begins, batch.now),
     )  # fmt: skip
-    return list(rows.exclude(reservation_id=key.reservation_id or "").order_by("valid_from")[:50])
+    booked = rows.exclude(reservation_id=key.reservation_id or "").order_by("valid_from")[:50]
+    return [other for other in booked if other.status != NO_SHOW or _has_come(other)]
+
+
+def _has_come(other: Reservation) -> bool:
+    return arrival_signs.has_come(other.tenant_id, other.reservation_id, other.incarnation)
 
 
 def _needed_now(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> bool:

@@ -186,3 +186,25 @@ def test_a_no_show_who_is_booked_again_into_a_room_gets_in_with_her_phone(
     stay.change(status="confirmed", rooms=[room])
     assert (stay.key()["state"], stay.told()["verdict"]["answer"]) == ("active", "opens")
     assert {door: stay.opens(door) for door in ("101", "102")} == {"101": room == "101", "102": room == "102"}
+
+
+@pytest.mark.parametrize("sign", sorted(SIGNS))
+@pytest.mark.parametrize("comes", ["before the move", "after the move"])
+def test_a_room_whose_guest_came_in_spite_of_a_no_show_is_not_kept_for_who_moves_out(
+    world: World, house: NewHouse, comes: str, sign: str
+) -> None:
+    hotel = house({"101": "salto", "201": "mock"}, policy={"kinds": ["pin_code"], "default_areas": []})
+    absent = hotel.book(["101"])
+    absent.no_show()
+    guest = hotel.book(["101"])
+    pin = guest.artifact()
+    world.hang_up("mock")
+    if comes == "before the move":
+        SIGNS[sign](absent)
+    guest.change(rooms=["201"])
+    if comes == "after the move":
+        assert hotel.opens("101", pin)
+        SIGNS[sign](absent)
+    assert absent.opens("101")
+    assert not hotel.opens("101", pin)
+    assert [alert["severity"] for alert in hotel.alerts("ROOM_MOVE_UNFINISHED")] == ["critical"]
