@@ -14,9 +14,10 @@ from credentials.house import house
 from credentials.lifecycle import LIVE
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
+from credentials.targets import KEPT
 from devices import selectors
 from devices.registration import DOORS_CHANGED
-from sagas.flows import decommission
+from sagas.flows import decommission, room_move
 from sagas.steps import Work
 
 FLOW = DOORS_CHANGED
@@ -26,7 +27,8 @@ TRIGGER = "doors_changed"
 def next_page(tenant_id: str, args: dict[str, Any]) -> list[str]:
     """Returns the ids of the next live keys concerned. `args` names installation, deviceIds, rooms, and shared where a shared
     door is among them, which may be any key's of the installation."""
-    at_locks = CredentialDoor.objects.filter(tenant_id=tenant_id, device_id__in=args["deviceIds"], dropped=False)
+    hers = Q(dropped=False) | Q(old_room=KEPT)
+    at_locks = CredentialDoor.objects.filter(hers, tenant_id=tenant_id, device_id__in=args["deviceIds"])
     concerned = Q(id__in=at_locks.values("credential_id"))
     if args["shared"]:
         concerned |= Q(installation_id=args["installation"])
@@ -43,3 +45,5 @@ def run_page(batch: KeyBatch, work: Work) -> None:
         if key.state in LIVE:
             place = house(batch.tenant_id, key.property_id)
             decommission.bring_to_doors(batch, place, key, work, TRIGGER, take_first=True)
+        if key.state in LIVE:
+            room_move.lose_moved_locks(batch, key, work.cause)

@@ -98,7 +98,8 @@ def release(batch: KeyBatch, key: KeyCredential, doors: Iterable[CredentialDoor]
     for door in doors:
         door.old_room = RELEASED
         batch.touch_door(door)
-    notices.clear(key, notices.OLD_ROOM_KEPT)
+    if not any(door.old_room == KEPT for door in batch.doors_at(key)):
+        notices.clear(key, notices.OLD_ROOM_KEPT)
     batch.touch(key)
 
 

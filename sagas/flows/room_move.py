@@ -5,10 +5,12 @@
 | every room of the stay opens | is taken |
 | a person decides | is taken |
 | its next stay begins | is taken before anything is given, and somebody is told |
+| its lock hangs at another room's door now | is taken, and somebody is told |
 | the policy's patience is over | stays hers, and somebody is told |
 | cancelled, checked out, moved back, window over | as for every key |
 
-One rule: time never takes the last door from a guest; only the next guest's stay, or a person, does.
+One rule: time never takes the last door from a guest; only the next guest's stay, a lock that is another room's now, or a
+person does.
 """
 
 from __future__ import annotations
@@ -94,6 +96,20 @@ def give_up_old_room(batch: KeyBatch, key: KeyCredential, cause: Cause) -> bool:
     return True
 
 
+def lose_moved_locks(batch: KeyBatch, key: KeyCredential, cause: Cause) -> None:
+    """Take the kept doors of a locked live key whose locks hang elsewhere now: they are other guests' rooms.
+
+    The guest may have no door then, so somebody is told at once. What replaces the lock at the old room is not given to her.
+    """
+    rooms = {device.id: device.rooms for device in selectors.property_devices(key.tenant_id, key.property_id)}
+    kept = [door for door in batch.doors_at(key) if door.dropped and door.old_room == KEPT]
+    moved = [door for door in kept if door.room_id not in rooms.get(door.device_id, ())]
+    if not moved:
+        return
+    _tell(batch, key, "lock", "critical", "the old room's lock hangs elsewhere now, and the guest's new room does not open")
+    _take_doors(batch, key, moved, cause, is_needed=True)
+
+
 def _waits(doors: list[CredentialDoor]) -> bool:
     """Say whether a room of the key's own is still without it."""
     return any(d.room_id and not d.dropped and not d.old_room and d.state != DoorState.PRESENT for d in doors)
@@ -108,6 +124,10 @@ def _take(batch: KeyBatch, key: KeyCredential, cause: Cause, *, is_needed: bool)
         )
         return
     left = [door for door in doors if door.dropped and door.room_id and door.old_room != RELEASED]
+    _take_doors(batch, key, left, cause, is_needed=is_needed)
+
+
+def _take_doors(batch: KeyBatch, key: KeyCredential, left: list[CredentialDoor], cause: Cause, *, is_needed: bool) -> None:
     old_rooms.release(batch, key, left)
     batch.retarget(key)
     facts = selectors.installation(key.tenant_id, key.installation_id)

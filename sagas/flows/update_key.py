@@ -151,7 +151,7 @@ def _regroup_doors(
         fresh = issue_key.new_door(key, wanted[device_id], installation) if device_id in wanted else None
         if fresh is not None:
             door.old_room = ""
-        elif take_first:
+        elif not door.dropped and take_first:
             door.old_room = RELEASED if door.old_room else ""
         elif not door.dropped:
             door.old_room = old_rooms.fate(key, door, gains_rooms=gains_rooms)

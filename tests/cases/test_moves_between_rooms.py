@@ -147,6 +147,34 @@ def test_within_one_system_too_the_next_stay_takes_the_old_room(world: World, ho
     assert [alert["severity"] for alert in hotel.alerts(UNFINISHED)] == ["critical"]
 
 
+def test_the_lock_of_an_old_room_that_hangs_elsewhere_now_does_not_open_to_who_moved_out(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock", "103": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=False)
+    stay.change(rooms=["102"])
+    assert hotel.opens("101", pin)
+    hotel.swap_locks("101", "103")
+    assert hotel.book(["103"]).opens("103")
+    assert not hotel.opens("103", pin)
+    assert [(alert["severity"], alert["key"]) for alert in hotel.alerts(UNFINISHED)] == [("critical", pin.key_id)]
+    assert "OLD_ROOM_KEPT" not in [warning["code"] for warning in stay.key()["warnings"]]
+
+
+def test_an_old_room_stays_hers_though_the_lock_of_her_new_one_was_swapped(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock", "103": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    for room in ("102", "103"):
+        world.control("mock").set_reach(hotel.doors[room], is_reachable=False)
+    stay.change(rooms=["102"])
+    hotel.swap_locks("102", "103")
+    assert hotel.opens("101", pin)
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=True)
+    act(stay, "retry", pin.key_id)
+    assert [hotel.opens(room, pin) for room in ("101", "102", "103")] == [False, True, False]
+
+
 @pytest.mark.parametrize("end", ["cancel", "check_out"])
 def test_a_stay_that_ends_while_it_moves_keeps_no_room(world: World, house: Houses, end: str) -> None:
     hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
