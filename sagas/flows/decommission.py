@@ -19,7 +19,7 @@ from credentials.services import KeyBatch
 from devices import adapters, selectors
 from devices.selectors import InstallationFacts
 from sagas.alerts import NewAlert
-from sagas.flows import issue_key, rest_key, revoke_key, update_key
+from sagas.flows import issue_key, old_rooms, rest_key, revoke_key, update_key
 from sagas.intake import PRIORITY_SECURITY, own_key
 from sagas.steps import Work
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
@@ -63,6 +63,7 @@ def bring_to_doors(
     batch: KeyBatch, place: House, key: KeyCredential, work: Work, trigger: str, *, take_first: bool = False
 ) -> None:
     """Brings the key to the locks its rooms have now. A room without any goes to another lock system, or a person is told.
+    Of several rooms that the stay has left, one without any is only told: the others are enough until the new room opens.
 
     `trigger` is told in the event of a key that ends; `take_first` is as in `update_key.begin`.
     """
@@ -74,8 +75,9 @@ def bring_to_doors(
         update_key.begin(batch, place, key, saga_key, work.cause, rooms=kept, areas=tuple(key.areas), take_first=take_first)
     else:
         _end(batch, key, work, trigger)
-    is_open = bool(locks.open_properties(key.tenant_id, [key.property_id])) if lost else False
-    for home, rooms in _homes(key, lost).items() if is_open else ():
+    is_given = bool(lost) and (key.state not in LIVE or not old_rooms.is_left_as_a_whole(batch.doors_at(key)))
+    is_given = is_given and bool(locks.open_properties(key.tenant_id, [key.property_id]))
+    for home, rooms in _homes(key, lost).items() if is_given else ():
         _move(batch, place, key, home, rooms, work, rests)
         lost = tuple(room for room in lost if room not in rooms)
     if lost:

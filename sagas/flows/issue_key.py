@@ -271,10 +271,11 @@ def lane_width(batch: KeyBatch, key: KeyCredential) -> int:
 
 
 def _inherit_old_rooms(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> None:
-    """What takes the place of a key in a room that the stay has left is there for as long as that key was to be."""
-    kept = {door.device_id for door in batch.doors.get(key.replaces or "", ()) if door.old_room == KEPT and not door.dropped}
+    """What takes the place of a key in a room that the stay has left is there for as long as that key was to be, whatever lock
+    the room has now."""
+    kept = {door.room_id for door in batch.doors.get(key.replaces or "", ()) if door.old_room == KEPT and not door.dropped}
     for door in doors:
-        if door.device_id in kept:
+        if door.room_id in kept:
             door.old_room = KEPT
 
 

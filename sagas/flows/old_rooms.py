@@ -5,7 +5,7 @@
 | and every room of her stay opens | is taken |
 | and a room of hers does not open yet | is kept: it follows her dates and suspensions, and opens |
 | by one change of a card or phone that was refused for good | is kept, as the change took nothing |
-| because the room's lock was replaced (take first) | is taken |
+| because the room's lock was replaced (take first) | is taken; of a key that was left as a whole, the new lock is kept |
 | and what does not open is a room whose key of hers is suspended | is taken |
 
 One rule: a door that is kept says so in its row (`old_room`), so that books, comparisons and callers agree that it opens.
@@ -125,6 +125,11 @@ def come_back(batch: KeyBatch, key: KeyCredential) -> None:
         batch.touch(key)
 
 
+def is_left_as_a_whole(doors: Iterable[CredentialDoor]) -> bool:
+    """Say whether the stay has left every room of a key: only a booking that moves back makes it one of the stay's again."""
+    return any(door.old_room == KEPT and not door.dropped for door in doors)
+
+
 def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reservation | None = None) -> set[str]:
     """Return the rooms of the key's stay that neither the key itself, by these doors, nor another of the stay opens.
 
@@ -154,7 +159,7 @@ def wake_left(guest: Reservation) -> None:
         credential__tenant_id=guest.tenant_id, credential__property_id=guest.property_id, credential__state__in=sorted(LIVE),
         credential__reservation_id__isnull=False, room_id__in=guest.rooms, old_room=KEPT,
     )  # fmt: skip
-    wake(guest.tenant_id, set(kept.values_list("credential__reservation_id", flat=True)))
+    wake(guest.tenant_id, {str(stay) for stay in kept.values_list("credential__reservation_id", flat=True)})
 
 
 def _opened_by_others(key: KeyCredential, rooms: Collection[str]) -> set[str]:

@@ -117,7 +117,7 @@ def _waits(doors: list[CredentialDoor]) -> bool:
 
 def _take(batch: KeyBatch, key: KeyCredential, cause: Cause, *, is_needed: bool) -> None:
     doors = batch.doors_at(key)
-    if any(door.old_room == KEPT and not door.dropped for door in doors):  # the key was left as a whole
+    if old_rooms.is_left_as_a_whole(doors):
         notices.clear(key, notices.OLD_ROOM_KEPT)
         revoke_key.begin(
             batch, key, RevokeReason.REPLACED, own_key("old-room", key.id, str(key.desired_version)), cause, trigger=TRIGGER

@@ -11,7 +11,7 @@ from credentials.house import House
 from credentials.lifecycle import TERMINAL, State
 from credentials.models import CredentialDoor, KeyCredential
 from credentials.services import KeyBatch
-from credentials.targets import RELEASED
+from credentials.targets import KEPT, RELEASED
 from devices import selectors
 from devices.selectors import DeviceFacts
 from sagas.events.instants import format_instant
@@ -75,7 +75,7 @@ def begin(
         ),
         cause,
     )
-    if not take_first:
+    if not take_first or any(door.old_room == KEPT for door in batch.doors_at(key)):
         old_rooms.watch(batch, key, cause)
     return True
 
@@ -144,13 +144,14 @@ def _regroup_doors(
     take_first: bool,
 ) -> None:
     installation = selectors.installation(batch.tenant_id, key.installation_id)
+    is_left_whole = old_rooms.is_left_as_a_whole(standing.values())
     gains_rooms = any(
         not device.shared and (device.id not in standing or standing[device.id].dropped) for device in wanted.values()
     )
     for device_id, door in standing.items():
         fresh = issue_key.new_door(key, wanted[device_id], installation) if device_id in wanted else None
         if fresh is not None:
-            door.old_room = ""
+            door.old_room = KEPT if is_left_whole and fresh.room_id else ""
         elif not door.dropped and take_first:
             door.old_room = RELEASED if door.old_room else ""
         elif not door.dropped:
@@ -162,7 +163,9 @@ def _regroup_doors(
         batch.touch_door(door)
     for device_id, device in wanted.items():
         if device_id not in standing:
-            batch.add_door(key, issue_key.new_door(key, device, installation))
+            door = issue_key.new_door(key, device, installation)
+            door.old_room = KEPT if is_left_whole and door.room_id else ""
+            batch.add_door(key, door)
 
 
 def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from tests.support.stage import House, Stay, World
+from tests.support.stage import Artifact, House, Stay, World
 
 Houses = Callable[..., House]
 PIN = {"kinds": ["pin_code"], "default_areas": []}
@@ -36,6 +37,14 @@ def companion(stay: Stay, holder: str, room: str) -> str:
     stay.house.world.settle()
     known = stay.keys()
     return next(str(key["id"]) for key in known if key["holderId"] == holder)
+
+
+def hang(hotel: House, door: str, room: str, folder: Path) -> None:
+    """Say by the import of its system that the lock which hung at a door hangs at a room's now."""
+    table = folder / "locks.csv"
+    table.write_text(f"external_id,label,rooms,areas,shared\n{hotel.doors[door]},{room},{room},,no\n", encoding="utf-8")
+    hotel.command("import_devices", hotel.tenant_id, hotel.installations[hotel.vendors[door]], table=str(table))
+    hotel.world.settle()
 
 
 def repair(stay: Stay) -> None:
@@ -173,6 +182,73 @@ def test_an_old_room_stays_hers_though_the_lock_of_her_new_one_was_swapped(world
     world.control("mock").set_reach(hotel.doors["102"], is_reachable=True)
     act(stay, "retry", pin.key_id)
     assert [hotel.opens(room, pin) for room in ("101", "102", "103")] == [False, True, False]
+
+
+def keep_and_swap(world: World, house: Houses) -> tuple[House, Stay, Artifact]:
+    """Move a guest to a room whose lock system is away, so that she keeps 101, and swap the lock of 101 with that of 102."""
+    hotel = house({"101": "ttlock", "102": "ttlock", "201": "mock"}, policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    assert hotel.opens("101", pin)
+    hotel.swap_locks("101", "102")
+    assert (hotel.opens("101", pin), hotel.opens("102", pin)) == (True, False)
+    return hotel, stay, pin
+
+
+def test_the_next_guests_room_is_shut_to_who_moved_out_though_its_lock_was_swapped(world: World, house: Houses) -> None:
+    hotel, _, pin = keep_and_swap(world, house)
+    following = hotel.book(["101"], start=world.now + timedelta(hours=2), end=world.now + timedelta(days=1))
+    world.advance(hours=2, minutes=5)
+    assert following.opens("101")
+    assert not hotel.opens("101", pin)
+    assert [alert["severity"] for alert in hotel.alerts(UNFINISHED)] == ["critical"]
+
+
+def test_an_old_room_whose_lock_was_swapped_is_taken_once_the_new_one_opens(world: World, house: Houses) -> None:
+    hotel, stay, pin = keep_and_swap(world, house)
+    world.heal()
+    world.let_breakers_ask()
+    world.settle()
+    repair(stay)
+    assert stay.opens("201")
+    assert not hotel.opens("101", pin)
+
+
+def test_an_old_room_that_got_a_lock_of_another_system_is_taken_once_the_new_one_opens(
+    world: World, house: Houses, tmp_path: Path
+) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock", "201": "mock", "301": "salto"}, policy=PIN)
+    stay = hotel.book(["101"])
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    hang(hotel, "301", "101", tmp_path)
+    hang(hotel, "101", "102", tmp_path)
+    (second,) = (artifact for artifact in stay.collect() if hotel.opens("301", artifact))
+    world.heal()
+    world.let_breakers_ask()
+    world.settle()
+    repair(stay)
+    assert stay.opens("201")
+    assert not hotel.opens("301", second)
+
+
+def test_of_two_old_rooms_one_that_got_a_lock_of_another_system_does_not_open_there(
+    world: World, house: Houses, tmp_path: Path
+) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock", "103": "ttlock", "201": "mock", "301": "salto"}, policy=PIN)
+    stay = hotel.book(["101", "102"])
+    pin = stay.artifact()
+    world.hang_up("mock")
+    stay.change(rooms=["201"])
+    hang(hotel, "301", "101", tmp_path)
+    hang(hotel, "101", "103", tmp_path)
+    assert [hotel.opens(door, pin) for door in ("101", "102")] == [False, True]
+    assert not any(hotel.opens("301", artifact) for artifact in stay.collect())
+    assert [alert["severity"] for alert in hotel.alerts("ROOM_WITHOUT_LOCK")] == ["critical"]
+    following = hotel.book(["102"])
+    assert (following.opens("102"), hotel.opens("102", pin)) == (True, False)
 
 
 @pytest.mark.parametrize("end", ["cancel", "check_out"])
