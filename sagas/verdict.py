@@ -185,9 +185,14 @@ def _rank(door: DoorVerdict) -> int:
 
 
 def _candidates(lock: LockDevice, keys: Sequence[KeyCredential]) -> Sequence[KeyCredential | None]:
-    """Return the keys that may open a lock: live ones of its lock system, else the last one there was, else none."""
+    """Return the keys that may open a lock: live ones of its lock system, else the last one there was, else none.
+
+    While the stay's first key is not made yet, only those in its holder's name: a companion's does not let the guest in.
+    """
     live = [key for key in keys if key.state in LIVE]
     here = [key for key in live if key.installation_id == lock.installation_id]
+    coming = [key.holder_id for key in here if not key.ordinal and key.state in (State.REQUESTED, State.PENDING)]
+    here = [key for key in here if not coming or key.holder_id in coming]
     if here or live:
         return here or live[:1]
     return [keys[-1] if keys else None]

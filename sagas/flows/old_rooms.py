@@ -4,6 +4,7 @@
 |---|---|
 | and every room of her stay opens | is taken |
 | and a room of hers does not open yet | is kept: it follows her dates and suspensions, and opens |
+| and a room of hers opens to a companion of her stay alone | is kept |
 | by one change of a card or phone that was refused for good | is kept, as the change took nothing |
 | because the room's lock was replaced (take first) | is taken; of a key that was left as a whole, the new lock is kept |
 | and what does not open is a room whose key of hers is suspended | is taken |
@@ -131,9 +132,11 @@ def is_left_as_a_whole(doors: Iterable[CredentialDoor]) -> bool:
 
 
 def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reservation | None = None) -> set[str]:
-    """Return the rooms of the key's stay that neither the key itself, by these doors, nor another of the stay opens.
+    """Return the rooms of the key's stay that its holder has to wait for: neither the key itself, by these doors, nor another
+    of hers opens them.
 
-    A room that the key has left is none of them, nor one whose key of this guest is suspended: it opens when that is resumed.
+    A room that the key has left is none of them, nor one whose key of hers is suspended: it opens when that is resumed. Nor is
+    one that only somebody else of the stay has a key for, as long as she has a room.
 
     `row` is the stay's projection where it is at hand. Other keys are read without locks, but for what the caller has locked.
     """
@@ -144,7 +147,15 @@ def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reser
     own = {door.room_id for door in doors if not door.dropped and not door.old_room and door.state == DoorState.PRESENT}
     left = {door.room_id for door in doors if door.dropped}  # a person moved the key, and the booking still names the room
     rest = set(row.rooms) - own - left
-    return rest - _opened_by_others(key, rest) - _suspended(key, rest) if rest else rest
+    if not rest:
+        return rest
+    stay = KeyCredential.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id, incarnation=key.incarnation)
+    hers = {other.id: other for other in _hers(key, list(stay.order_by("requested_at", "id")))}
+    opened, opened_by_her, resting = _rooms_of_others(key, hers)
+    has_room = bool((own | opened_by_her) & set(row.rooms))
+    for_her = {room for other in hers.values() for room in other.rooms}
+    others_alone = opened - for_her if has_room else set()
+    return rest - opened_by_her - resting - others_alone
 
 
 def wake(tenant_id: str, reservation_ids: Collection[str]) -> None:
@@ -162,22 +173,40 @@ def wake_left(guest: Reservation) -> None:
     wake(guest.tenant_id, {str(stay) for stay in kept.values_list("credential__reservation_id", flat=True)})
 
 
-def _opened_by_others(key: KeyCredential, rooms: Collection[str]) -> set[str]:
-    doors = CredentialDoor.objects.filter(
-        tenant_id=key.tenant_id, credential__reservation_id=key.reservation_id, credential__incarnation=key.incarnation,
-        credential__state=State.ACTIVE, room_id__in=sorted(rooms), state=DoorState.PRESENT, dropped=False, old_room="",
-    )  # fmt: skip
-    others = doors.exclude(credential_id=key.id).exclude(verb__in=[Verb.REVOKE, Verb.SUSPEND])
-    return set(others.values_list("room_id", flat=True))
+def _hers(key: KeyCredential, stay: Collection[KeyCredential]) -> list[KeyCredential]:
+    """Return the other keys of the key's holder, but for those that were taken back or replaced.
+
+    A guest's are the first keys of her stay. A companion's are those that follow hers; where none does, the ones in the same
+    name that follow nobody's: the number of a further key is another one at each lock system.
+    """
+    known = {other.id: other for other in stay}
+
+    def origin(one: KeyCredential) -> KeyCredential:
+        while one.replaces in known:
+            one = known[str(one.replaces)]
+        return one
+
+    others = [other for other in stay if other.id != key.id and other.state != State.REVOKED and not other.replaced_by]
+    if not origin(key).ordinal:
+        return [other for other in others if not origin(other).ordinal]
+    followed = [other for other in others if origin(other).id == origin(key).id]
+    return followed or [other for other in others if other.ordinal and not other.replaces and other.holder_id == key.holder_id]
 
 
-def _suspended(key: KeyCredential, rooms: Collection[str]) -> set[str]:
+def _rooms_of_others(key: KeyCredential, hers: Collection[str]) -> tuple[set[str], set[str], set[str]]:
+    """Return the rooms that other keys of the stay open, those that others of hers do, and those where one of hers rests."""
     doors = CredentialDoor.objects.filter(
         tenant_id=key.tenant_id, credential__reservation_id=key.reservation_id, credential__incarnation=key.incarnation,
-        credential__ordinal=key.ordinal, credential__state=State.SUSPENDED, credential__resuming=False,
-        room_id__in=sorted(rooms), dropped=False, old_room="",
-    )  # fmt: skip
-    return set(doors.exclude(credential_id=key.id).values_list("room_id", flat=True))
+        dropped=False, old_room="",
+    ).exclude(credential_id=key.id)  # fmt: skip
+    given = doors.filter(credential__state=State.ACTIVE, state=DoorState.PRESENT).exclude(verb__in=[Verb.REVOKE, Verb.SUSPEND])
+    opened = list(given.values_list("credential_id", "room_id"))
+    rest = doors.filter(credential_id__in=sorted(hers), credential__state=State.SUSPENDED, credential__resuming=False)
+    return (
+        {room for _, room in opened},
+        {room for key_id, room in opened if key_id in hers},
+        set(rest.values_list("room_id", flat=True)),
+    )
 
 
 def _left(doors: Iterable[CredentialDoor]) -> list[CredentialDoor]:

@@ -13,6 +13,7 @@ from tests.support.stage import Artifact, House, Stay, World
 Houses = Callable[..., House]
 PIN = {"kinds": ["pin_code"], "default_areas": []}
 UNFINISHED = "ROOM_MOVE_UNFINISHED"
+PIN_OR_CARD = {"kinds": ["pin_code", "rfid_card"], "default_areas": []}
 NO_LOCK = "rmu_000000000000000000000000zz"
 PAIRS = [("salto", "mock"), ("ttlock", "mock"), ("mock", "ttlock"), ("mock", "salto")]
 
@@ -45,6 +46,16 @@ def hang(hotel: House, door: str, room: str, folder: Path) -> None:
     table.write_text(f"external_id,label,rooms,areas,shared\n{hotel.doors[door]},{room},{room},,no\n", encoding="utf-8")
     hotel.command("import_devices", hotel.tenant_id, hotel.installations[hotel.vendors[door]], table=str(table))
     hotel.world.settle()
+
+
+def pins_by_holder(stay: Stay) -> dict[str, list[Artifact]]:
+    """Collect the digits that each person of the stay has."""
+    known = stay.keys()
+    holders = {key["id"]: key["holderId"] for key in known}
+    found: dict[str, list[Artifact]] = {holder: [] for holder in holders.values()}
+    for pin in stay.collect():
+        found[holders[pin.key_id]].append(pin)
+    return found
 
 
 def repair(stay: Stay) -> None:
@@ -483,3 +494,88 @@ def test_a_suspended_guest_whose_room_is_taken_from_her_booking_and_given_back_s
     stay.change(rooms=[])
     stay.change(rooms=["201"])
     assert (stay.key()["state"], stay.opens("201")) == ("suspended", False)
+
+
+def _two_who_move_to_cards(house: Houses, old: str, new: str) -> tuple[Stay, dict[str, list[Artifact]], str, str]:
+    """Let a guest and her companion move to a room whose lock system writes cards; return their digits and waiting keys too."""
+    hotel = house({"101": old, "201": new}, policy=PIN_OR_CARD)
+    if new == "generic-wiegand":
+        hotel.seat_desk()
+    stay = hotel.book(["101"])
+    companion(stay, "gst_companion", "101")
+    pins = pins_by_holder(stay)
+    stay.change(rooms=["201"])
+    known = stay.keys()
+    waiting = {key["holderId"]: key["id"] for key in known if key["waitingFor"] == "desk"}
+    assert len(waiting) == 2
+    assert all(hotel.opens("101", pin) for held in pins.values() for pin in held)
+    return stay, pins, waiting.pop("gst_companion"), *waiting.values()
+
+
+@pytest.mark.parametrize("first", ["companion", "guest"])
+@pytest.mark.parametrize(("old", "new"), [("mock", "assa-abloy"), ("ttlock", "generic-wiegand")])
+def test_one_guests_card_for_the_new_room_does_not_take_the_others_old_room(
+    world: World, house: Houses, old: str, new: str, first: str
+) -> None:
+    stay, pins, of_companion, of_guest = _two_who_move_to_cards(house, old, new)
+    hotel = stay.house
+    (hers,), (companions,) = pins[f"gst_{stay.id[-8:]}"], pins["gst_companion"]
+    written, other = (of_companion, of_guest) if first == "companion" else (of_guest, of_companion)
+    card = hotel.encode(written)
+    assert card is not None
+    assert hotel.use("201", card)
+    assert [hotel.opens("101", hers), hotel.opens("101", companions)] == [first == "companion", first == "guest"]
+    assert stay.told()["verdict"]["why"] == ("waits_for_desk" if first == "companion" else "")
+    assert hotel.encode(other) is not None
+    assert [hotel.opens("101", hers), hotel.opens("101", companions)] == [False, False]
+    assert stay.told()["verdict"]["answer"] == "opens"
+
+
+@pytest.mark.parametrize(("old", "new"), [("salto", "mock"), ("mock", "ttlock"), ("ttlock", "mock"), ("mock", "salto")])
+@pytest.mark.parametrize("holder", ["gst_companion", ""], ids=["named", "in the guest's name"])
+def test_one_lost_answer_at_the_new_room_leaves_each_guest_a_door(
+    world: World, house: Houses, old: str, new: str, holder: str
+) -> None:
+    hotel = house({"101": old, "201": new}, policy=PIN)
+    stay = hotel.book(["101"])
+    body = {"reservationId": stay.id} | ({"holderId": holder} if holder else {})
+    assert hotel.caller("gm").post("/lock/v1/credentials", body).status_code in (201, 202)
+    world.settle()
+    pins = stay.collect()
+    world.break_calls(new, "error", 1)
+    stay.change(rooms=["201"], settle=False)
+    world.work_without_retries()
+    opens_there = [pin for pin in stay.collect() if pin not in pins and hotel.opens("201", pin)]
+    assert len(opens_there) + sum(hotel.opens("101", pin) for pin in pins) == 2
+    world.settle()
+    repair(stay)
+    fresh = [pin for pin in stay.collect() if pin not in pins]
+    assert [hotel.opens("201", pin) for pin in fresh] == [True, True]
+    assert [hotel.opens("101", pin) for pin in pins] == [False, False]
+
+
+def test_a_companion_does_not_wait_for_a_room_that_only_the_guest_has(world: World, house: Houses) -> None:
+    hotel = house({"101": "mock", "102": "mock", "201": "salto"}, policy=PIN)
+    stay = hotel.book(["101", "201"])
+    own = companion(stay, "gst_companion", "101")
+    (pin,) = (pin for pin in stay.collect() if pin.key_id == own)
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=False)
+    stay.change(rooms=["102", "201"])
+    assert hotel.opens("101", pin)
+    world.control("mock").set_reach(hotel.doors["102"], is_reachable=True)
+    act(stay, "retry", own)
+    assert [hotel.opens(room, pin) for room in ("101", "102")] == [False, True]
+
+
+def test_companions_of_two_rooms_who_move_to_one_keep_their_own_until_each_has_hers(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "201": "mock", "301": "assa-abloy"}, policy=PIN_OR_CARD)
+    stay = hotel.book(["101", "201"])
+    ids = {companion(stay, "gst_a", "101"): "gst_a", companion(stay, "gst_b", "201"): "gst_b"}
+    rooms, pins = {"gst_a": "101", "gst_b": "201"}, {ids[pin.key_id]: pin for pin in stay.collect() if pin.key_id in ids}
+    stay.change(rooms=["301"])
+    known = stay.keys()
+    waiting = {key["holderId"]: key["id"] for key in known if key["waitingFor"] == "desk"}
+    assert len(waiting) == 3
+    for done, holder in enumerate(("gst_b", "gst_a")):
+        assert hotel.encode(waiting[holder]) is not None
+        assert [hotel.opens(rooms[who], pins[who]) for who in ("gst_b", "gst_a")] == [False, not done]
