@@ -106,6 +106,13 @@ def tell(context: StepContext, key: KeyCredential, doors: list[CredentialDoor]) 
     return True
 
 
+def needs_new_card(key: KeyCredential, doors: list[CredentialDoor]) -> bool:
+    """Say whether a door was refused for good to a card that names all of its doors: only another card opens it."""
+    is_card = spans(key) and CredentialKind(key.kind) in adapters.manifest(key.vendor).desk_kinds
+    code = KeyIssueFailed.code.rsplit(".", 1)[-1]
+    return is_card and any(d.final and d.error_code == code and next_verb(key, d) is Verb.ISSUE for d in doors)
+
+
 def _is_curable(key: KeyCredential, error: LockError) -> bool:
     if error.retriable or not isinstance(error, KeyIssueFailed) or error.reason not in _CURABLE:
         return False

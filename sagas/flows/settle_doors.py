@@ -64,7 +64,13 @@ def note_card(context: StepContext, key: KeyCredential, call: Call, result: Call
     """Notes after the doors were settled whether the card in the holder's pocket says what our books say."""
     if any(warning.code == CARD_STALE for warning in result.warnings) or key.kind not in notices.ON_CARDS:
         return
-    is_written = (call.writes_card or call.verb is Verb.ISSUE) and all(d.outcome is Outcome.DONE for d in result.doors)
+    # A door that a card at the encoder could not gain says nothing of the card: it is as new as it can be.
+    refused = {
+        d.device_id for d in result.doors if call.writes_card and call.verb_at(d.device_id) is Verb.ISSUE and _is_final(d)
+    }
+    is_written = (call.writes_card or call.verb is Verb.ISSUE) and all(
+        d.outcome is Outcome.DONE for d in result.doors if d.device_id not in refused
+    )
     if not is_written:
         return
     notices.clear(key, CARD_STALE)
@@ -100,6 +106,10 @@ def _settle_door(
     door.state, door.carried_from, door.carried_until = DoorState.PRESENT, call.valid_from, call.valid_until
     if verb is Verb.ISSUE:
         door.pin_version = call.pin_version
+
+
+def _is_final(result: DoorResult) -> bool:
+    return result.outcome is Outcome.FAILED and result.error is not None and not result.error.retriable
 
 
 def _stays_on_card(key: KeyCredential, call: Call, verb: Verb, *, card_is_late: bool) -> bool:

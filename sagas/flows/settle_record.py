@@ -409,7 +409,8 @@ def _tell_spent(context: StepContext, work: Work, key: KeyCredential) -> None:
         attempts=max(door.attempts for door in doors), final=True, device_id=doors[0].device_id, at=context.now,
     )  # fmt: skip
     if key.state in (State.ACTIVE, State.SUSPENDED):
-        notices.warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should")
+        step = "; give a new key (Replace)" if refused_changes.needs_new_card(key, doors) else ""
+        notices.warn(key, "DOORS_MISSING", f"{len(doors)} doors do not carry what they should{step}")
         if not any(door.room_id for door in doors):  # the rooms follow; a shared door that does not is the error told below
             _tell_updated(context, work, key)
         context.batch.emit(key, VENDOR_ERROR, data, work.cause)

@@ -151,30 +151,33 @@ class SaltoPmsPort:
         return IssueResult(doors, tuple(warnings), call.requests, kind=kind, artifact=artifact, overwritten=made.overwritten)
 
     def update_credential(self, request: UpdateInput) -> CallResult:
-        """Moves the end, and rooms pair by pair. A room that is only added needs the card on the encoder and fails for good.
+        """Moves the end, and rooms pair by pair.
 
-        Where another stay's guest is in a room the server is told nothing: the card waits to be written at the encoder.
+        Where another stay's guest is in a room the server is told nothing: the card waits to be written at the encoder. So it
+        does for one that is only added, as the card joins there. What only a new card can do fails for good: to start a stay
+        in a room that is free beside one that the guest has.
         """
         call, handle = PmsCall(request.meta), request.handle
         zone = self._zone(request.time_zone)
         end = wall_end(handle.window.valid_until, zone)
-        found: list[DoorResult] = [
-            self._by_card(handle, door) if _is_untold(door) else self._modified(call, handle, door, None, end)
-            for door in handle.doors
-        ]
+        found: list[DoorResult] = [self._kept(call, handle, door, end) for door in handle.doors]
         pairs = list(zip(request.removed, request.added, strict=False))
         for old, new in pairs:
             is_untold = _is_untold(old) or _is_untold(new)
             moved = self._moved_by_card(request, old, new) if is_untold else self._modified(call, handle, old, new, end)
             found += [moved, self._left_behind(handle, old, moved)]
         found += [self._left_behind(handle, door, None) for door in request.removed[len(pairs) :]]
-        for door in request.added[len(pairs) :]:
-            found.append(failed(door, refused_issue("a further room needs the card on the encoder: issue the key anew")))
+        only_added = [self._joined_by_card(handle, door) for door in request.added[len(pairs) :]]
+        refused = [row for row in only_added if row.outcome is Outcome.FAILED]
+        found += [row for row in only_added if row not in refused]
         warnings = [CARD_STALE] if any(r.propagation is Propagation.PROPAGATING for r in found) else []
-        if any(_is_untold(door) for door in (*handle.doors, *request.added, *request.removed)):
+        if warnings and any(_is_untold(door) for door in (*handle.doors, *request.added, *request.removed)):
             warnings = [ONLY_AT_ENCODER]
-        if request.at_encoder and all(r.outcome is Outcome.DONE for r in found):
-            found, warnings = self._written_again(call, request, found), []
+        if request.at_encoder and found and all(r.outcome is Outcome.DONE for r in found):
+            left_out = {row.device_id for row in refused}
+            given = replace(request, added=tuple(door for door in request.added if door.device_id not in left_out))
+            found, warnings = self._written_again(call, given, found), []
+        found += refused
         refs = [ref for door in (*handle.doors, *request.removed) if (ref := open_ref(door.ref)) and not _is_untold(door)]
         if any(ref.may_last_until < handle.window.valid_until for ref in refs):
             warnings.append(STAY_MOVES)
@@ -389,6 +392,13 @@ class SaltoPmsPort:
         bound = self._last_until(handle, door) if is_shorter else None
         return DoorResult(target.device_id, Outcome.DONE, changed, Propagation.PROPAGATING, bound)
 
+    def _kept(self, call: PmsCall, handle: CredentialHandle, door: Door, end: datetime) -> DoorResult:
+        """Brings a room that the guest keeps to her window; where the card was written so, there is nothing to do."""
+        ref, carried = open_ref(door.ref), (handle.window.valid_from, handle.window.valid_until)
+        if ref and ref.desired == ref.carried and not ref.waits and (ref.starts, ref.may_last_until) == carried:
+            return DoorResult(door.device_id, Outcome.DONE, door.ref)
+        return self._by_card(handle, door) if _is_untold(door) else self._modified(call, handle, door, None, end)
+
     def _by_card(self, handle: CredentialHandle, door: Door) -> DoorResult:
         """Tells that a card goes on as it is until it is written. A phone's key has to be sent anew."""
         if handle.kind is not Kind.RFID_CARD:
@@ -406,7 +416,22 @@ class SaltoPmsPort:
         if request.handle.kind is not Kind.RFID_CARD or ref is None:
             return failed(new, refused_issue("another stay is in the room, and the server moves both: issue the key anew"))
         waits = WAITS_TO_JOIN if request.intent is Intent.ADDITIONAL else WAITS_TO_START
+        if waits == WAITS_TO_START and not new.has_other_stay and any(map(_is_begun, request.handle.doors)):
+            return failed(
+                new, refused_issue("one card cannot start a stay beside a room that it goes on in: issue the key anew")
+            )
         waiting = replace(ref.changed(request.handle.window), opens_stay=False, waits=waits)
+        return DoorResult(new.device_id, Outcome.DONE, waiting.seal(), Propagation.PROPAGATING)
+
+    def _joined_by_card(self, handle: CredentialHandle, new: Door) -> DoorResult:
+        """Lets a room that is only added wait for the card at the encoder where the card joins another stay there, and starts
+        none in another room."""
+        refs = [held for door in handle.doors if (held := open_ref(door.ref))]
+        joins = new.has_other_stay and authorisation_of(new.external_id) is None
+        if not joins or handle.kind is not Kind.RFID_CARD or not refs or any(ref.waits == WAITS_TO_START for ref in refs):
+            return failed(new, refused_issue("a further room needs a new card: issue the key anew"))
+        ref = refs[0]
+        waiting = replace(ref.changed(handle.window), opens_stay=False, waits=WAITS_TO_JOIN)
         return DoorResult(new.device_id, Outcome.DONE, waiting.seal(), Propagation.PROPAGATING)
 
     def _area_kept(self, handle: CredentialHandle, door: Door) -> DoorResult:
@@ -447,6 +472,12 @@ def _is_untold(door: Door) -> bool:
     that this one is there."""
     ref = open_ref(door.ref)
     return door.has_other_stay or bool(ref and ref.waits)
+
+
+def _is_begun(door: Door) -> bool:
+    """Says whether a card goes on in the room, rather than starts its stay there."""
+    ref = open_ref(door.ref)
+    return authorisation_of(door.external_id) is None and (door.has_other_stay or not (ref and ref.waits == WAITS_TO_START))
 
 
 def _starts_stay(there: Sequence[Door], found: Sequence[DoorResult]) -> bool:

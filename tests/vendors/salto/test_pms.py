@@ -334,13 +334,26 @@ def test_the_protocol_has_no_pin_and_no_questions(pms: Hotel) -> None:
     assert pms.calls() == []
 
 
-def test_a_room_that_is_only_added_needs_the_card_and_is_refused_alone(pms: Hotel) -> None:
+def test_a_free_room_that_is_only_added_needs_a_new_card_and_is_refused_alone(pms: Hotel) -> None:
     guest = pms.key()
+    calls = len(pms.calls())
     result = pms.port.update_credential(UpdateInput(guest.handle(), meta(), added=(pms.doors[1],)))
     kept, added = result.doors
     assert (kept.outcome, added.outcome) == (Outcome.DONE, Outcome.FAILED)
     assert added.error is not None
     assert not added.error.retriable
+    assert (result.warnings, len(pms.calls())) == ((), calls), "the card is as it was written"
+
+
+def test_a_let_room_that_is_only_added_waits_for_the_card_which_joins_there(pms: Hotel) -> None:
+    other = pms.key(doors=(pms.doors[1],))
+    guest = pms.key()
+    let = replace(pms.doors[1], has_other_stay=True)
+    result = pms.port.update_credential(UpdateInput(guest.handle(), meta(), added=(let,)))
+    assert [door.outcome for door in result.doors] == [Outcome.DONE, Outcome.DONE]
+    assert [warning.code for warning in result.warnings] == ["CARD_MUST_BE_UPDATED"]
+    assert not guest.opens(pms.doors[1])
+    assert other.opens(pms.doors[1])
 
 
 def test_a_start_cannot_move_and_the_warning_says_so(pms: Hotel) -> None:
