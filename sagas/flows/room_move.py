@@ -168,8 +168,9 @@ def _tell(batch: KeyBatch, key: KeyCredential, what: str, severity: str, detail:
 
 
 def _left_rooms(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> set[str]:
-    doors = batch.doors_at(key)
-    left = {door.room_id for door in doors if door.room_id and (door.dropped or door.old_room == KEPT)}
+    held = (DoorState.PRESENT, DoorState.SUSPENDED)
+    doors = [door for door in batch.doors_at(key) if door.room_id]
+    left = {door.room_id for door in doors if door.old_room == KEPT or (door.dropped and door.state in held)}
     return left - set(row.rooms if row is not None else ())
 
 

@@ -579,3 +579,14 @@ def test_companions_of_two_rooms_who_move_to_one_keep_their_own_until_each_has_h
     for done, holder in enumerate(("gst_b", "gst_a")):
         assert hotel.encode(waiting[holder]) is not None
         assert [hotel.opens(rooms[who], pins[who]) for who in ("gst_b", "gst_a")] == [False, not done]
+
+
+def test_a_room_left_before_and_let_again_does_not_end_the_keeping_of_the_last_one(world: World, house: Houses) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), "mock"), policy=PIN)
+    stay = hotel.book(["101"])
+    pin = stay.artifact()
+    stay.change(rooms=["102"])
+    assert hotel.book(["101"]).opens("101")
+    world.control("mock").set_reach(hotel.doors["103"], is_reachable=False)
+    stay.change(rooms=["103"])
+    assert [hotel.opens(room, pin) for room in ("101", "102", "103")] == [False, True, False]
