@@ -648,3 +648,25 @@ def test_a_card_over_pms_gains_a_let_room_and_for_a_free_one_a_new_card_is_asked
             hotel.lay("salto", fresh)
             act(stay, "encode")
     assert [room for room in ("101", "102", "103") if hotel.use(room, fresh)] == ["101", "102", *gained]
+
+
+def test_a_card_over_pms_leaves_one_of_two_let_rooms_for_a_free_one_by_a_new_card(world: World, house: Houses) -> None:
+    hotel = house(dict.fromkeys(("101", "102", "103"), "salto"), policy=CARDS)
+    hotel.speak_pms()
+    for room in ("101", "103"):
+        hotel.use(room, hotel.book([room]).encode())
+    stay = hotel.book(["101", "103"])
+    card = stay.encode()
+    stay.change(rooms=["101", "102"])
+    assert [hotel.use(room, card) for room in ("101", "102", "103")] == [True, False, True]
+    _write_again(hotel, stay, card)
+    assert [hotel.use(room, card) for room in ("101", "102", "103")] == [True, False, False]
+    key = stay.key()
+    assert "encode" not in key["allowedActions"]
+    assert any("Replace" in warning["detail"] for warning in key["warnings"])
+    act(stay, "replace")
+    fresh = Artifact("rfid_card", hotel.lay("salto"), stay.key()["id"])
+    for _ in range(2):
+        if "encode" in stay.key()["allowedActions"]:
+            act(stay, "encode")
+    assert [hotel.use(room, fresh) for room in ("101", "102", "103")] == [True, True, False]
