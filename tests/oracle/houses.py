@@ -12,6 +12,8 @@ WIDE = {"calls_per_minute": 100_000, "calls_per_month": 10_000_000}
 PINS = {"kinds": ["pin_code"]}
 CARDS = {"kinds": ["rfid_card"]}
 PHONES = {"kinds": ["mobile_app"], "default_areas": []}
+CLOCKLESS = frozenset({"assa-abloy"})
+"""Lock systems that tell no lock's clock: neither Vostio nor Visionline has a word for it (vendors/assa_abloy/README.md)."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ One rule: it asks and compares; it plays nothing, and changes nothing but what t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from tests.oracle import facts
 from tests.oracle.excuses import Alerts, is_sure, warned
 from tests.oracle.facts import Held
-from tests.oracle.houses import Plan
+from tests.oracle.houses import CLOCKLESS, Plan
 from tests.oracle.model import GRAIN, OLD_CARD, Answer, Judgement, Model
 from tests.support.stage import Artifact, House, Stay
 
@@ -96,7 +97,7 @@ class Judge:
                 or self._clock_is_told(room)
             ):
                 continue
-            if self.forgotten.get(room, frozenset()) & set(named):
+            if self._is_unknown(room, named):
                 continue
             if named and named[-1] in self._given_up and self.alerts.named(named[-1]):
                 continue
@@ -118,9 +119,9 @@ class Judge:
                 if not row["label"]:
                     continue
                 gets_in = self._gets_in(facts, row["label"], opened)
-                has_forgotten = self.forgotten.get(row["label"], frozenset()) & set(facts.keys)
+                is_unknown = self._is_unknown(row["label"], facts.keys)
                 is_quiet = self.house.vendors[row["label"]] not in facts.troubled
-                if row["answer"] == "opens" and not gets_in and not has_forgotten:
+                if row["answer"] == "opens" and not gets_in and not is_unknown:
                     lines.append(f"the verdict is green: of {row['label']}, where nothing she holds opens")
                 if row["answer"] == "shut" and gets_in and is_quiet:
                     lines.append(f"the verdict is shut ({row['why']}): of {row['label']}, which she opens")
@@ -206,7 +207,14 @@ class Judge:
     def _is_excused(self, held: Held, door: str, *, is_open: bool) -> bool:
         """Whether a fault is told of that explains what a door does, or is one that nobody can know of."""
         is_told = self._is_troubled(held.key) and (self._is_told(held, door) or self._clock_is_told(door))
-        return is_told or (not is_open and held.key.id in self.forgotten.get(door, ()))
+        is_off = self._is_unknown(door, ())
+        return is_told or is_off or (not is_open and self._is_unknown(door, [held.key.id]))
+
+    def _is_unknown(self, door: str, keys: Iterable[str]) -> bool:
+        """Whether nobody can know what a door does: its lock forgot these keys and was not compared since, or its clock is off
+        and its lock system tells of no clocks."""
+        has_forgotten = not self.forgotten.get(door, frozenset()).isdisjoint(keys)
+        return has_forgotten or (door in self.skewed and self.house.vendors[door] in CLOCKLESS)
 
     def _is_told(self, held: Held, door: str) -> bool:
         """Whether what is told of a key and its stay leaves room for what a door does."""
