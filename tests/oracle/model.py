@@ -62,7 +62,7 @@ class Model:
             self._end_by_time(stay)
             if stay.no_show_due is not None and stay.no_show_due <= now and not stay.came:
                 for key in stay.keys.values():
-                    key.suspended = key.suspended or ("" if key.ended else NO_SHOW)
+                    key.suspended = key.suspended or ("" if key.ended or key.made_by_person else NO_SHOW)
 
     def told(
         self,
@@ -284,7 +284,7 @@ class Model:
         if door not in self.rules.doors(stay.rooms, key.system):
             return Answer.MUST_NOT, "not a door of hers"
         answer = self._time(*self.window(key))
-        has_less = key.made_by_person and self._time(stay.start, stay.end) is not Answer.MUST
+        has_less = key.made_by_person and (stay.status == NO_SHOW or self._time(stay.start, stay.end) is not Answer.MUST)
         if answer is Answer.MUST and (has_less or key.is_turned):
             answer = Answer.MAY
         return answer, "by her window"
