@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from http import HTTPStatus
@@ -85,6 +85,7 @@ class Player:
         self._fed_by_hand: set[str] = set()
         self._faults: set[str] = set()  # lock systems that fail by themselves
         self._has_desk = True
+        self._to_come: dict[str, Collection[str]] = {}  # keys whose card the encoder is late to write, and the cards before
 
     def play(self) -> None:
         """Play all steps. Raises Finding after the first at which a door, or what is told of it, is not as the rules say."""
@@ -333,11 +334,14 @@ class Player:
             self._fed_by_hand.add(system)
             old = Artifact(CARD_KIND, cards[-1].value, cards[-1].key.id) if cards else None
             return self._write_lying(stay, waiting[0], self.house.lay(system, old), confirms=step.get("confirms", False))
+        before = self.house.cards(system)
         card = self.house.encode(waiting[0])
         self.model.touched(stay.id)
         if card is not None:
             stay.artifacts.append(card)
             self.model.came(stay.id)
+        else:
+            self._to_come[waiting[0]] = before
         return True
 
     def _write_lying(self, stay: Stay, key_id: str, number: str, *, confirms: bool) -> Any:
@@ -517,6 +521,16 @@ class Player:
 
     # -- looking and judging
 
+    def _take_late_card(self, stay: Stay, key_id: str) -> None:
+        """Hand over the card that an encoder fed by itself was late to write."""
+        known = {one.value for each in self.stays.values() for one in each.artifacts}
+        body = self.bodies[key_id]
+        made = [card for card in self.house.cards(body["vendor"]) if card not in known and card not in self._to_come[key_id]]
+        if made and body["state"] == "active":
+            stay.artifacts.append(Artifact(CARD_KIND, made[-1], key_id))
+            self.model.came(stay.id)
+            del self._to_come[key_id]
+
     def _look(self) -> None:
         for index, stay in self.stays.items():
             if not stay.version:
@@ -526,6 +540,8 @@ class Player:
                 self.model.key_seen(stay.id, body["id"], body["vendor"], body["replaces"] or "")
                 if body["id"] not in self.keys[index]:
                     self.keys[index].append(body["id"])
+                if body["id"] in self._to_come:
+                    self._take_late_card(stay, body["id"])
             for key_id in self.keys[index]:
                 if "CARD_KILLED" in warned(self.bodies.get(self.bodies[key_id]["replacedBy"] or "")):
                     self.model.killed(stay.id, key_id)

@@ -195,15 +195,15 @@ class House:
         vendor = self.vendors[label]
         if vendor in NUMBERED and "cardNumber" not in body:
             body["cardNumber"] = str(2**31 + secrets.randbelow(2**31))
-        before = self._cards(vendor)
+        before = self.cards(vendor)
         answer = self.caller().post(f"/lock/v1/credentials/{key_id}/encode", body)
         assert answer.status_code in (200, 201, 202), answer.content
         if not settle:
             return None
         self.world.settle()
-        made = [number for number in self._cards(vendor) if number not in before]
+        made = [number for number in self.cards(vendor) if number not in before]
         if vendor in NUMBERED:
-            made = [str(body["cardNumber"])] if str(body["cardNumber"]) in self._cards(vendor) else []
+            made = [str(body["cardNumber"])] if str(body["cardNumber"]) in self.cards(vendor) else []
         return Artifact(found["kind"], made[-1], key_id) if made else None
 
     def lay(self, vendor: str, card: Artifact | None = None) -> str:
@@ -286,7 +286,8 @@ class House:
             assert time.monotonic() < ends, "the desk does not come to the gateway"
             time.sleep(0.05)
 
-    def _cards(self, vendor: str) -> list[str]:
+    def cards(self, vendor: str) -> list[str]:
+        """Return the numbers of the cards that open doors of a lock system, in the order of its own list."""
         doors = [door for label, door in self.doors.items() if self.vendors[label] == vendor]
         return [key.value for key in self.world.control(vendor).held(doors) if key.kind is CredentialKind.RFID_CARD]
 
