@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -24,6 +24,7 @@ from django.test import Client
 from credentials.models import KeyCredential
 from devices import adapters, health_poll, selectors
 from devices.models import LockDevice, VendorInstallation
+from devices.relay_models import RelayDesk
 from lockservice.console.models import StaffAct
 from lockservice.core.idempotency import IdempotencyRecord
 from lockservice.core.places import Property
@@ -280,11 +281,17 @@ class House:
         folder = Path(tempfile.mkdtemp(prefix="stage-desk-"))
         port = self.world.gateway_port()
         seat = Seat(vendor, self.code, self.world.place(vendor).address, self.tenant_id, self.property_id, folder)
+        before = self._desk_connections()  # one that has just ended may still be there
         self._processes.append(self.world.start_process(*seat.argv(port)))
         ends = time.monotonic() + START_S
-        while not seat.is_connected():
+        while not self._desk_connections() - before:
             assert time.monotonic() < ends, "the desk does not come to the gateway"
             time.sleep(0.05)
+
+    def _desk_connections(self) -> set[str]:
+        with tenant(self.tenant_id):
+            rows = RelayDesk.objects.filter(tenant_id=self.tenant_id, expires_at__gt=datetime.now(UTC))
+            return {str(connection) for connection in rows.values_list("connection", flat=True)}
 
     def cards(self, vendor: str) -> list[str]:
         """Return the numbers of the cards that open doors of a lock system, in the order of its own list."""
