@@ -204,10 +204,13 @@ class Control:
 
 
 def _on_card(house: House, lock: Lock, serial: str) -> list[Image]:
-    """Returns what a card brings to a door: its image, and, where the door asks the vendor, the keys of its number."""
+    """Returns what a card brings to a door: its image, and, where the door asks or asked the vendor, the keys of its number."""
     images = [house.cards[serial]] if serial in house.cards else []
     if lock.is_online and lock.is_reachable:
         images += [k.image() for k in house.keys.values() if k.serial == serial and k.status != "overwritten"]
+    elif lock.is_online:
+        told = [lock.told[k.id] for k in house.keys.values() if k.serial == serial and k.id in lock.told]
+        images += [image for word, image in told if word != "overwritten"]
     return images
 
 
