@@ -117,6 +117,9 @@ def _change_rooms(
     wanted = {device.id: device for device in facts}
     standing = {door.device_id: door for door in batch.doors_at(key)}
     if sorted(new_rooms) == sorted(key.rooms) and set(wanted) == {d for d, door in standing.items() if not door.dropped}:
+        installation = selectors.installation(batch.tenant_id, key.installation_id)
+        for device_id, device in wanted.items():  # locks of her own rooms may have changed places
+            _name_room(batch, standing[device_id], issue_key.new_door(key, device, installation).room_id)
         return {}
     old_rooms = list(key.rooms)
     changes: dict[str, Any] = {}
@@ -157,15 +160,23 @@ def _regroup_doors(
         elif not door.dropped:
             door.old_room = old_rooms.fate(key, door, gains_rooms=gains_rooms)
         door.dropped = fresh is None
-        if fresh is not None and door.room_id != fresh.room_id:
-            door.room_id = fresh.room_id
-            type(door).objects.filter(pk=door.pk).update(room_id=fresh.room_id)
+        if fresh is not None:
+            _name_room(batch, door, fresh.room_id)
         batch.touch_door(door)
     for device_id, device in wanted.items():
         if device_id not in standing:
             door = issue_key.new_door(key, device, installation)
             door.old_room = KEPT if is_left_whole and door.room_id else ""
             batch.add_door(key, door)
+
+
+def _name_room(batch: KeyBatch, door: CredentialDoor, room_id: str) -> None:
+    """Note which room a lock is the door of."""
+    if door.room_id == room_id:
+        return
+    door.room_id = room_id
+    CredentialDoor.objects.filter(tenant_id=door.tenant_id, pk=door.pk).update(room_id=room_id)
+    batch.touch_door(door)
 
 
 def _carry_on_unissued(batch: KeyBatch, place: House, key: KeyCredential, cause: Cause) -> None:

@@ -670,3 +670,16 @@ def test_a_card_over_pms_leaves_one_of_two_let_rooms_for_a_free_one_by_a_new_car
         if "encode" in stay.key()["allowedActions"]:
             act(stay, "encode")
     assert [hotel.use(room, fresh) for room in ("101", "102", "103")] == [True, True, False]
+
+
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_two_stays_are_told_of_though_the_locks_of_a_guests_two_rooms_changed_places(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = house(dict.fromkeys(("101", "103"), vendor), policy={"kinds": ["pin_code"], "default_areas": []})
+    first = hotel.book(["101", "103"])
+    hotel.swap_locks("101", "103")
+    assert [first.opens(room) for room in ("101", "103")] == [True, True]
+    second = hotel.book(["101"])
+    assert [stay.opens("101") for stay in (first, second)] == [True, True]
+    assert (warnings(first), warnings(second)) == ([OVERLAP], [OVERLAP])
