@@ -195,14 +195,15 @@ class Judge:
 
     def _is_troubled(self, key: facts.Key) -> bool:
         """Whether a key's lock system is, or was, in trouble. Of an old room that stays open: the new room's, or nobody knows
-        whether the new room opens, or it has no lock."""
+        whether the new room opens, or it has no lock, or a person's revoke holds it shut (which the stay says)."""
         if key.system in key.stay.troubled:
             return True
         if "OLD_ROOM_KEPT" not in warned(self.bodies[key.id]):
             return False
         others = [self.bodies[other] for other in key.stay.keys if other != key.id and other in self.bodies]
         is_unsure = any(not is_sure(body) for body in others if body["state"] in ("active", "suspended"))
-        return bool(key.stay.troubled) or is_unsure or bool(set(key.stay.rooms) - set(self.plan.rooms))
+        never_opens = key.stay.barred or set(key.stay.rooms) - set(self.plan.rooms)
+        return bool(key.stay.troubled) or is_unsure or bool(never_opens)
 
     def _is_excused(self, held: Held, door: str, *, is_open: bool) -> bool:
         """Whether a fault is told of that explains what a door does, or is one that nobody can know of."""
