@@ -203,6 +203,7 @@ class House:
             return None
         self.world.settle()
         made = [number for number in self.cards(vendor) if number not in before]
+        made = [number for number in made if number in self.cards(vendor, label)] or made  # others' may be written beside it
         if vendor in NUMBERED:
             made = [str(body["cardNumber"])] if str(body["cardNumber"]) in self.cards(vendor) else []
         return Artifact(found["kind"], made[-1], key_id) if made else None
@@ -293,9 +294,9 @@ class House:
             rows = RelayDesk.objects.filter(tenant_id=self.tenant_id, expires_at__gt=datetime.now(UTC))
             return {str(connection) for connection in rows.values_list("connection", flat=True)}
 
-    def cards(self, vendor: str) -> list[str]:
-        """Return the numbers of the cards that open doors of a lock system, in the order of its own list."""
-        doors = [door for label, door in self.doors.items() if self.vendors[label] == vendor]
+    def cards(self, vendor: str, at: str = "") -> list[str]:
+        """Return the numbers of the cards that open doors of a lock system, or one of them, in the order of its own list."""
+        doors = [door for label, door in self.doors.items() if self.vendors[label] == vendor and at in ("", label)]
         return [key.value for key in self.world.control(vendor).held(doors) if key.kind is CredentialKind.RFID_CARD]
 
     # -- the doors
