@@ -7,9 +7,9 @@ limit. A fifth of the bucket is kept for priority 0.
 Losing Redis must not give the burst a second time:
 - while it is away each process takes its part of the refill, and none of the burst: the calls before were Redis's to count,
   also those before this process began;
-- a Redis that started anew, was emptied or took over has forgotten what was called. It notes when it was first asked (under
-  its run id), and no bucket holds more than what has come in since: it grants nothing until the last process has found it
-  again, and is full after as long as a refill takes.
+- a Redis that started anew, was emptied or took over has forgotten what was called. It notes since when it counts, under its
+  run id: since its start, or since it was found to have lost its note. No bucket holds more than what has come in since: none
+  grants anything until the last process has found it, and all are full after as long as a refill takes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ _SINCE = "limit:since"
 _TAKE = """
 local now = redis.call('TIME'); local t = tonumber(now[1]) + tonumber(now[2]) / 1000000
 local capacity, rate, calls, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
-if redis.call('HGET', KEYS[3], 'run') ~= run then redis.call('HSET', KEYS[3], 'run', run, 'at', tostring(t)) end
+local info = redis.call('INFO', 'server')
+local run, noted = string.match(info, 'run_id:(%w+)') or '', redis.call('HGET', KEYS[3], 'run')
+if noted ~= run then
+  local up = (not noted and ARGV[7] ~= run) and tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') or 0
+  redis.call('HSET', KEYS[3], 'run', run, 'at', tostring(t - up))
+end
 local most = math.min(capacity, (t - tonumber(redis.call('HGET', KEYS[3], 'at')) - tonumber(ARGV[6])) * rate)
 local held = redis.call('HMGET', KEYS[1], 'tokens', 'at')
 local tokens = math.min(most, (tonumber(held[1]) or most) + (t - (tonumber(held[2]) or t)) * rate)
@@ -37,7 +41,7 @@ local wait = 0
 if tokens - keep >= calls then tokens = tokens - calls else wait = (calls + keep - tokens) / rate end
 redis.call('HSET', KEYS[1], 'tokens', tostring(tokens), 'at', tostring(t)); redis.call('EXPIRE', KEYS[1], 120)
 redis.call('ZADD', KEYS[2], t, ARGV[5]); redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, t - 120); redis.call('EXPIRE', KEYS[2], 120)
-return {tostring(wait), redis.call('ZCARD', KEYS[2])}
+return {tostring(wait), redis.call('ZCARD', KEYS[2]), run}
 """
 AWAY_S = 2.0
 """How long a process that did not reach Redis goes by its own part before it asks again."""
@@ -61,6 +65,7 @@ class SharedLimit:
         self._at = time.monotonic()
         self._away_until = 0.0
         self._was_shared = False
+        self._run: str | bytes = ""  # the Redis last spoken to: where it has no note any more, it was emptied
 
     def acquire(self, calls: int, priority: int) -> None:
         """Takes the calls, or raises VendorUnreachable (throttled, reason RATE) with the wait in seconds."""
@@ -80,8 +85,8 @@ class SharedLimit:
         return self._wait_alone(calls, keep)
 
     def _wait_shared(self, calls: float, keep: float) -> float:
-        args: list[str | float] = [self._capacity, self._rate, calls, keep, _PROCESS, AWAY_S * 1.25]
-        wait_s, sharers = wake.client().eval(_TAKE, len(self._keys), *self._keys, *args)
+        args: list[str | bytes | float] = [self._capacity, self._rate, calls, keep, _PROCESS, AWAY_S * 1.25, self._run]
+        wait_s, sharers, self._run = wake.client().eval(_TAKE, len(self._keys), *self._keys, *args)
         self._sharers = max(self._sharers, int(sharers))
         self._was_shared = True
         return float(wait_s)
