@@ -8,8 +8,8 @@ Losing Redis must not give the burst a second time:
 - while it is away each process takes its part of the refill, and none of the burst: the calls before were Redis's to count,
   also those before this process began;
 - a Redis that started anew, was emptied or took over has forgotten what was called. It notes since when it counts, under its
-  run id: since its start, or since it was found to have lost its note. No bucket holds more than what has come in since: none
-  grants anything until the last process has found it, and all are full after as long as a refill takes.
+  run id: since its start, or, found without any note by a process that had spoken to one, since then. No bucket holds more than
+  what has come in since: none grants anything until the last process has found it, and all are full after a refill's time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ local capacity, rate, calls, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumb
 local info = redis.call('INFO', 'server')
 local run, noted = string.match(info, 'run_id:(%w+)') or '', redis.call('HGET', KEYS[3], 'run')
 if noted ~= run then
-  local up = (not noted and ARGV[7] ~= run) and tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') or 0
+  local up = (noted or ARGV[7] == '') and tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') or 0
   redis.call('HSET', KEYS[3], 'run', run, 'at', tostring(t - up))
 end
 local most = math.min(capacity, (t - tonumber(redis.call('HGET', KEYS[3], 'at')) - tonumber(ARGV[6])) * rate)
@@ -65,7 +65,7 @@ class SharedLimit:
         self._at = time.monotonic()
         self._away_until = 0.0
         self._was_shared = False
-        self._run: str | bytes = ""  # the Redis last spoken to: where it has no note any more, it was emptied
+        self._run: str | bytes = ""  # the Redis last spoken to; empty: none
 
     def acquire(self, calls: int, priority: int) -> None:
         """Takes the calls, or raises VendorUnreachable (throttled, reason RATE) with the wait in seconds."""
