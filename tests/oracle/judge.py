@@ -208,8 +208,7 @@ class Judge:
     def _is_excused(self, held: Held, door: str, *, is_open: bool) -> bool:
         """Whether a fault is told of that explains what a door does, or is one that nobody can know of."""
         is_told = self._is_troubled(held.key) and (self._is_told(held, door) or self._clock_is_told(door))
-        is_off = self._is_unknown(door, ())
-        return is_told or is_off or (not is_open and self._is_unknown(door, [held.key.id]))
+        return is_told or self._is_unknown(door, () if is_open else [held.key.id])  # what was forgotten opens nothing
 
     def _is_unknown(self, door: str, keys: Iterable[str]) -> bool:
         """Whether nobody can know what a door does: its lock forgot these keys and was not compared since, or its clock is off

@@ -299,7 +299,7 @@ def _chosen(which: str, count: int, repeats: set[int]) -> list[int]:
     if which.isdecimal():
         return [int(which)]
     if which == "some repeats":
-        return sorted(repeats)[::-3][::-1]
+        return sorted(repeats)[::3]
     wanted = {"all": (False, True), "distinct": (False,), "repeats": (True,)}[which]
     return [number for number in range(1, count + 1) if (number in repeats) in wanted]
 
