@@ -211,16 +211,19 @@ def _tell_of_no_successor(batch: KeyBatch, key: KeyCredential) -> None:
 
 
 def suspend(tenant_id: str, credential_id: str, reason: SuspendReason, actor: Actor, act_id: str) -> Act:
-    """Suspends an active key. Refused: NOT_FOUND, TRANSITION_REFUSED."""
+    """Suspends an active key, and with an old room's that is kept the one on its way to the new room. Refused: NOT_FOUND,
+    TRANSITION_REFUSED."""
 
     def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
-        rest_key.suspend(batch, key, reason, own_key("suspend-by-hand", key.id, act_id), cause)
+        for one in (key, *old_rooms.to_come(batch, key)):
+            rest_key.suspend_soon(batch, one, reason, own_key("suspend-by-hand", one.id, act_id), cause)
 
-    return act_on_key(tenant_id, credential_id, "suspend", actor, act_id, (reason,), do)
+    return act_on_key(tenant_id, credential_id, "suspend", actor, act_id, (reason,), do, whole_stay=True)
 
 
 def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> Act:
-    """Starts to resume a suspended key; it is active again when a door has confirmed.
+    """Starts to resume a suspended key; it is active again when a door has confirmed. With an old room's that is kept, the one
+    on its way to the new room rests no more for the same reason.
 
     Refused: NOT_FOUND, TRANSITION_REFUSED, CREDENTIAL_EXPIRED.
     """
@@ -228,12 +231,15 @@ def unsuspend(tenant_id: str, credential_id: str, actor: Actor, act_id: str) -> 
     def do(batch: KeyBatch, _: House, key: KeyCredential, cause: Cause) -> None:
         if key.suspend_reason == SuspendReason.NO_SHOW:
             _note_arrival(batch, key, cause)
+        for other in old_rooms.to_come(batch, key) if key.suspend_reason else ():
+            reason = SuspendReason(key.suspend_reason)
+            rest_key.lift(batch, other, reason, own_key("unsuspend-by-hand", other.id, act_id), cause)
         try:
             rest_key.unsuspend(batch, key, own_key("unsuspend-by-hand", key.id, act_id), cause)
         except rest_key.KeyExpired as error:
             raise Refused("CREDENTIAL_EXPIRED", "the key's window is over") from error
 
-    return act_on_key(tenant_id, credential_id, "unsuspend", actor, act_id, (), do)
+    return act_on_key(tenant_id, credential_id, "unsuspend", actor, act_id, (), do, whole_stay=True)
 
 
 def encode(

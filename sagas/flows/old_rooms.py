@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from credentials import notices
-from credentials.lifecycle import LIVE, State
+from credentials.lifecycle import LIVE, WAITING, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
 from credentials.reservations import ENDED
 from credentials.services import KeyBatch
@@ -129,6 +129,15 @@ def come_back(batch: KeyBatch, key: KeyCredential) -> None:
 def is_left_as_a_whole(doors: Iterable[CredentialDoor]) -> bool:
     """Say whether the stay has left every room of a key: only a booking that moves back makes it one of the stay's again."""
     return any(door.old_room == KEPT and not door.dropped for door in doors)
+
+
+def to_come(batch: KeyBatch, key: KeyCredential) -> list[KeyCredential]:
+    """Return the keys on their way that are to take the place of one that the stay has left as a whole. All keys of the stay
+    are in the batch."""
+    if not is_left_as_a_whole(batch.doors_at(key)):
+        return []
+    stay = [other for other in batch.of_stay(key.reservation_id or "") if other.incarnation == key.incarnation]
+    return [other for other in _hers(key, stay) if other.state in WAITING]
 
 
 def closed_rooms(key: KeyCredential, doors: Iterable[CredentialDoor], row: Reservation | None = None) -> set[str]:

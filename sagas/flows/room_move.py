@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from credentials import arrival_signs, notices
+from credentials import arrival_signs, notices, stay_notices
 from credentials.house import House, house
 from credentials.lifecycle import LIVE, State
 from credentials.models import CredentialDoor, DoorState, KeyCredential, Reservation
@@ -164,7 +164,14 @@ def _tell_of_patience(batch: KeyBatch, key: KeyCredential, work: Work, real_now:
 
 def _tell(batch: KeyBatch, key: KeyCredential, what: str, severity: str, detail: str) -> None:
     alert_key = f"room-move-{what}:{key.id}:{key.desired_version}"
-    batch.alerts.append(NewAlert(alert_key, UNFINISHED, severity, detail, RUNBOOK, key.property_id, key.id))
+    row = Reservation.objects.filter(tenant_id=key.tenant_id, reservation_id=key.reservation_id or "").first()
+    where = f"{stay_notices.name_of(row).text}: " if row is not None else ""
+    batch.alerts.append(
+        NewAlert(
+            alert_key, UNFINISHED, severity, where + detail, RUNBOOK, key.property_id, key.id,
+            reservation_id=key.reservation_id or "",
+        )
+    )  # fmt: skip
 
 
 def _left_rooms(batch: KeyBatch, key: KeyCredential, row: Reservation | None) -> set[str]:

@@ -591,3 +591,32 @@ def test_a_room_left_before_and_let_again_does_not_end_the_keeping_of_the_last_o
     world.control("mock").set_reach(hotel.doors["103"], is_reachable=False)
     stay.change(rooms=["103"])
     assert [hotel.opens(room, pin) for room in ("101", "102", "103")] == [False, True, False]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+@pytest.mark.parametrize("systems", [("ttlock", "mock"), ("salto", "assa-abloy")], ids="-".join)
+def test_a_guest_suspended_at_her_old_room_is_so_at_the_new_one(
+    world: World, house: Houses, systems: tuple[str, str], is_resumed: bool
+) -> None:
+    hotel = house({"101": systems[0], "201": systems[1]}, policy=PIN | {"kinds": ["pin_code", "mobile_app"]})
+    stay = hotel.book(["101"], contact={"phoneE164": "+93700000001"})
+    pin = stay.artifact()
+    world.hang_up(systems[1])
+    stay.emit("booking.dates_changed", settle=False, rooms=["201"])
+    world.work_without_retries()
+    assert hotel.opens("101", pin)
+    verbs, supervisor = f"/lock/v1/credentials/{pin.key_id}", hotel.caller("front_desk_supervisor")
+    for verb, body in (("suspend", {"reason": "manual"}), ("unsuspend", {}))[: 1 + is_resumed]:
+        assert supervisor.post(f"{verbs}/{verb}", body).status_code in (200, 202)
+        world.work_without_retries()
+        assert hotel.opens("101", pin) == (verb == "unsuspend")
+    world.heal()
+    world.let_breakers_ask()
+    world.settle()
+    repair(stay)
+    assert (stay.opens("201"), hotel.opens("101", pin)) == (is_resumed, False)
+    if not is_resumed:
+        assert (stay.key()["state"], stay.key()["suspendReason"]) == ("suspended", "manual")
+        assert supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/unsuspend").status_code in (200, 202)
+        world.settle()
+        assert stay.opens("201")
