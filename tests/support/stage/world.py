@@ -154,7 +154,7 @@ class World:
 
     def events(self, tenant_id: str, subject_part: str = "") -> list[dict[str, Any]]:
         """Return what the service has published of a tenant so far, in order of arrival, as decoded JSON."""
-        while deliveries := self.bus.receive(_produced(), LISTENER, "listener", 200, 0.01):
+        while deliveries := self.bus.receive(_produced(), LISTENER, "listener", 200, 0):
             for delivery in deliveries:
                 body = envelope.decode(delivery.message.body)
                 self.told.append(
@@ -183,7 +183,7 @@ class World:
 
     def take_in(self) -> None:
         """Take in what is on the bus, and leave the work it starts undone."""
-        while self._consumer.round(0.001):
+        while self._consumer.round(0):
             pass
 
     def watch(self) -> None:
@@ -232,14 +232,15 @@ class World:
         """Work through all that is due once; return what is left, as `_look` does."""
         if time.monotonic() > ends:
             raise NotQuiet(f"left after {QUIET_S} s: {self._due()}")
-        while self._consumer.round(0.001):
+        while self._consumer.round(0):
             pass
         sweep()
         take_due()
-        if lanes := self._lanes():
-            runner = Runner(only=lanes, pool_size=THREADS, release_s=0)
-            runner.run(until=lambda: time.monotonic() > ends, drain=True)
         left = self._look()
+        if left - {UNPUBLISHED}:
+            runner = Runner(only=self._lanes(), pool_size=THREADS, release_s=0)
+            runner.run(until=lambda: time.monotonic() > ends, drain=True)
+            left = self._look()
         if UNPUBLISHED not in left:
             return left
         self._publisher.run(until=lambda: time.monotonic() > ends, drain=True)
