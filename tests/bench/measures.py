@@ -33,12 +33,22 @@ from tests.bench.workers import Workers
 from tests.support.hotel import Hotel, build_hotel, full_subject
 from vendors.port.ids import new_id
 
-ALL = ("saga_steps", "relay", "event_checks", "issue_end_to_end", "revoke_idle", "revoke_behind_10000", "vendor_isolation")
+ALL = (
+    "saga_steps",
+    "relay",
+    "tenant_block",
+    "event_checks",
+    "issue_end_to_end",
+    "revoke_idle",
+    "revoke_behind_10000",
+    "vendor_isolation",
+)
 VENDOR_MS = 50
 STAY = timedelta(days=3)
 STEP_SAGAS = 1500
 RELAY_ROWS = 20_000
 EVENT_CHECKS = 5_000
+BLOCKS = 2_000
 BOOKINGS = 400
 REVOKES = 60
 ROOMS = 200
@@ -91,6 +101,20 @@ class Bench:
             workers.answers()
             plain.append(raw.relay(self._local, self._database, self._url, RELAY_ROWS))
         self._report.pairs("relay", "rows/s", ours, plain, rows=RELAY_ROWS, body_bytes=900)
+
+    def tenant_block(self) -> None:
+        """Blocks of one tenant with one statement each, against the same four statements of the driver, BEGIN sent by itself."""
+        ours, plain = [], []
+        tenant_id = new_id("tnt")
+        for _ in range(self._runs):
+            started = time.monotonic()
+            for _ in range(BLOCKS):
+                with tenancy.tenant(tenant_id), connection.cursor() as cursor:
+                    cursor.execute("SELECT current_setting('app.tenant')")
+                    assert cursor.fetchone() == (tenant_id,)
+            ours.append(BLOCKS / (time.monotonic() - started))
+            plain.append(raw.tenant_blocks(self._local, self._database, tenant_id, BLOCKS))
+        self._report.pairs("tenant_block", "blocks/s", ours, plain, blocks=BLOCKS)
 
     def event_checks(self) -> None:
         """Events of a booking read and checked, against their JSON read alone; CPU time of one process."""

@@ -88,3 +88,17 @@ def revoke_path(local: LocalDirectory, database: str, url: str, vendor: str, tri
     link.delete("bench:revoke")
     link.close()
     return spent
+
+
+def tenant_blocks(local: LocalDirectory, database: str, tenant_id: str, count: int) -> float:
+    """Run transactions of one statement that take a role and a tenant first, by the driver alone; returns how many a second."""
+    with psycopg.connect(dsn(local, database)) as connection:
+        started = time.monotonic()
+        for _ in range(count):
+            connection.execute(
+                "SELECT set_config('role', %s, true), set_config('app.tenant', %s, true), set_config('enable_seqscan', %s, true)",
+                ["lock_app", tenant_id, "on"],
+            )
+            assert connection.execute("SELECT current_setting('app.tenant')").fetchone() == (tenant_id,)
+            connection.commit()
+        return count / (time.monotonic() - started)
