@@ -23,6 +23,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from lockservice.embedded import postgres, process, roles, servers, valkey
 from lockservice.embedded.local import LocalDirectory
 from tests.support import own_database
+from tests.support.every_other import left_out
 from tests.support.folder_seconds import FolderSeconds
 from tests.support.guarded_backend import guard
 from tests.support.leak_watch import LeakWatch
@@ -32,6 +33,19 @@ ConnectAs = Callable[[roles.Login], psycopg.Connection[tuple[object, ...]]]
 # How long an example takes says something about the machine, not about the property.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
+
+THINNED = (
+    "tests/cases/",
+    "tests/api/test_slow_callers.py",
+    "tests/api/test_surroundings.py",
+    "tests/bus/test_contract.py",
+    "tests/console/test_browser.py",
+    "tests/console/test_device_pages.py",
+    "tests/console/test_findings_browser.py",
+    "tests/reconcile/test_wires.py",
+    "tests/vendors/test_live_path.py",
+)
+"""Tests that take seconds a variant."""
 
 _TEST_DATABASES = "test_"
 _session_lock: int | None = None
@@ -74,8 +88,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write("\n".join([*sorted(figures), ""]))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse the mark that would wrap a test in a transaction outside of any tenant."""
+    """Leave every other variant of long tests to `make chaos`, before the marks are looked at; refuse the mark that would wrap a
+    test in a transaction outside of any tenant."""
+    for item in left_out(item for item in items if item.nodeid.startswith(THINNED)):
+        item.add_marker(pytest.mark.chaos)
     wrapped = [item.nodeid for item in items if item.get_closest_marker("django_db")]
     if wrapped:
         message = f"use the fixture `database` in place of the mark django_db: {', '.join(wrapped)}"

@@ -46,9 +46,10 @@ def fuzz(web: WebServer, token: str, folder: Path, parameters: dict[str, str], p
 
 
 @pytest.mark.timeout(400)
-def test_requests_about_nothing_find_no_undocumented_answer(web: WebServer, hotel: Hotel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", ["coverage", pytest.param("fuzzing", marks=pytest.mark.chaos)])
+def test_requests_about_nothing_find_no_undocumented_answer(web: WebServer, hotel: Hotel, tmp_path: Path, phase: str) -> None:
     someone = caller(web, hotel.tenant_id, *ROLES)
-    run = fuzz(web, someone.token, tmp_path, {}, "coverage,fuzzing")
+    run = fuzz(web, someone.token, tmp_path, {}, phase)
     assert run.returncode == 0, run.stdout[-20000:] + run.stderr[-3000:]
 
 

@@ -104,7 +104,7 @@ def test_with_a_desk_the_cards_that_need_one_are_made_and_open_their_doors(servi
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("vendor", "runners"), [("mock", 1), ("ttlock", 0)])
+@pytest.mark.parametrize(("vendor", "runners"), [("mock", 1), pytest.param("ttlock", 0, marks=pytest.mark.chaos)])
 def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(
     service: OwnService, vendor: str, runners: int
 ) -> None:
@@ -134,6 +134,7 @@ def test_an_interrupted_replay_leaves_no_process_and_goes_on_when_run_again(
     assert "real time" in service.manage("clock").stdout
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_simulators_ports_that_somebody_took_meanwhile_are_given_up(service: OwnService) -> None:
     arguments = ("replay_bookings", "--generate", "3", "--seed", "6", "--vendor", "mock")
@@ -148,6 +149,7 @@ def test_a_simulators_ports_that_somebody_took_meanwhile_are_given_up(service: O
     assert (second["new_events_count"], second["new_calls_count"], second["after"]) == (0, 0, first["after"])
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_replay_keeps_the_speed_it_is_told(service: OwnService, tmp_path: Path) -> None:
     file = tmp_path / "three.csv"

@@ -272,7 +272,8 @@ def record(site: Site, flow: Flow, survivor: Survivor) -> dict[str, Any]:
 
 
 def sweep(name: str, place: dict[str, str], which: str) -> dict[str, Any]:
-    """Die at the points that `which` says: "all", "distinct", "repeats", "some repeats" (each third), or the number of one."""
+    """Die at the points that `which` says: "all", "distinct", "repeats", "some repeats" (each third), "distinct and some repeats",
+    or the number of one."""
     flow, site = {**FLOWS, **LONG_FLOWS, **TTLOCK_FLOWS}[name], Site(place)
     in_child(lambda _: site.open())
     survivor = Survivor(site, flow)
@@ -298,10 +299,13 @@ def sweep(name: str, place: dict[str, str], which: str) -> dict[str, Any]:
 def _chosen(which: str, count: int, repeats: set[int]) -> list[int]:
     if which.isdecimal():
         return [int(which)]
-    if which == "some repeats":
-        return sorted(repeats)[::3]
-    wanted = {"all": (False, True), "distinct": (False,), "repeats": (True,)}[which]
-    return [number for number in range(1, count + 1) if (number in repeats) in wanted]
+    points = set(range(1, count + 1))
+    some = set(sorted(repeats)[::3])
+    wanted = {
+        "all": points, "distinct": points - repeats, "repeats": repeats, "some repeats": some,
+        "distinct and some repeats": points - repeats | some,
+    }  # fmt: skip
+    return sorted(wanted[which])
 
 
 def warm_up() -> None:
