@@ -25,15 +25,19 @@ def warnings_of(
 ) -> list[dict[str, str]]:
     """Returns the stay's warnings: those kept with it, and one for each lock system at which a person's revoke holds it shut.
 
-    `names` are people's names by the id that records name them by; without it the id stands.
+    None is told of a lock system whose rooms the guest has left, where keys of others open all that are hers now. `names` are people's names by the id that records name them by; without it the id stands.
     """
     kept = list(row.warnings)
     if row.status in ENDED or row.valid_until <= now:
         return kept
     here: dict[str, list[KeyCredential]] = {}
+    opened: set[str] = set()
     for key in sorted(keys, key=lambda key: key.id):
         if key.incarnation == row.incarnation:
             here.setdefault(key.installation_id, []).append(key)
+            opened.update(key.rooms if key.state in LIVE else ())
+    if row.rooms and opened.issuperset(row.rooms):
+        return kept
     for stay in here.values():
         first = [key for key in stay if not key.ordinal and not key.replaced_by]
         if any(key.state in LIVE for key in stay) or not first or not is_held(first[-1]):

@@ -280,6 +280,20 @@ def test_a_persons_revoke_holds_the_stay_shut_and_says_who(world: World, house: 
     assert (stay.opens("102"), stay.told()["warnings"]) == (True, [])
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_persons_revoke_at_a_lock_system_that_the_guest_has_left_is_not_said_of_her_stay(
+    world: World, house: NewHouse, is_left: bool
+) -> None:
+    hotel = house({"101": "ttlock", "102": "ttlock", "201": "mock"})
+    stay = hotel.book(["101"])
+    supervisor = hotel.caller("front_desk_supervisor", subject="usr_farida")
+    assert supervisor.post(f"/lock/v1/credentials/{stay.key()['id']}/revoke", {"reason": "checkout"}).status_code == 202
+    world.settle()
+    stay.change(rooms=["201"] if is_left else ["102", "201"])
+    assert (stay.opens("201"), stay.opens("102"), stay.opens("101")) == (True, False, False)
+    assert [warning["code"] for warning in stay.told()["warnings"]] == ([] if is_left else [HELD])
+
+
 def test_the_stays_page_says_who_revoked_its_key(world: World, house: NewHouse) -> None:
     hotel = house({"101": "ttlock"})
     stay = hotel.book(["101"])
