@@ -28,6 +28,18 @@ def a_card(world: World, house: Houses, vendor: str) -> tuple[House, Stay, Artif
     return hotel, stay, card
 
 
+def a_card_at_a_door_out_of_reach(world: World, house: Houses, product: str) -> tuple[House, Stay, Artifact]:
+    """Return a guest with a written card for a door on the network, which was cut off since."""
+    hotel = house({"101": "assa-abloy", "102": "assa-abloy"}, policy=CARDS)
+    if product == "visionline":
+        hotel.speak_visionline(named=True)
+    stay = hotel.book(["101"])
+    card = stay.encode()
+    assert card is not None
+    world.control("assa-abloy").set_reach(hotel.doors["101"], is_reachable=False)
+    return hotel, stay, card
+
+
 def revoke(hotel: House, key_id: str) -> None:
     """Revoke a key for security, as a supervisor."""
     answer = hotel.caller("front_desk_supervisor").post(f"/lock/v1/credentials/{key_id}/revoke", {"reason": "security"})
@@ -86,6 +98,39 @@ def test_a_card_that_a_reached_door_knows_of_is_not_open_any_more(world: World, 
     assert not hotel.opens("101", card)
     assert listed(hotel, key_id) == (False, True)
     assert verdict_of(stay)["why"] == "key_ended"
+
+
+@pytest.mark.parametrize("product", ["vostio", "visionline"])
+def test_a_networked_door_out_of_reach_has_not_heard_of_a_revocation(world: World, house: Houses, product: str) -> None:
+    hotel, stay, card = a_card_at_a_door_out_of_reach(world, house, product)
+    key_id = stay.key()["id"]
+    revoke(hotel, key_id)
+    assert hotel.opens("101", card)
+    assert listed(hotel, key_id) == (True, False)
+    door = verdict_of(stay)
+    assert (door["answer"], door["why"]) == ("shut", "still_opens")
+    world.advance_to(datetime.fromisoformat(door["until"]) + timedelta(minutes=2))
+    assert not hotel.opens("101", card)
+    assert listed(hotel, key_id) == (False, True)
+
+
+@pytest.mark.parametrize("product", ["vostio", "visionline"])
+def test_a_networked_door_out_of_reach_has_not_heard_of_a_suspension(world: World, house: Houses, product: str) -> None:
+    hotel, stay, card = a_card_at_a_door_out_of_reach(world, house, product)
+    path = f"/lock/v1/credentials/{stay.key()['id']}/suspend"
+    assert hotel.caller("front_desk_supervisor").post(path, {"reason": "manual"}).status_code in (200, 202)
+    world.settle()
+    assert hotel.opens("101", card)
+    assert (stay.key()["state"], stay.key()["propagation"]) == ("suspended", "propagating")
+    assert [door["isConfirmed"] for door in stay.key()["doors"]] == [False]
+
+
+@pytest.mark.parametrize("product", ["vostio", "visionline"])
+def test_a_networked_door_out_of_reach_that_is_left_is_still_open(world: World, house: Houses, product: str) -> None:
+    hotel, stay, card = a_card_at_a_door_out_of_reach(world, house, product)
+    stay.change(rooms=["102"])
+    assert hotel.opens("101", card)
+    assert listed(hotel, stay.key()["id"]) == (True, False)
 
 
 def test_the_front_page_counts_a_card_that_cannot_be_taken_back(world: World, house: Houses) -> None:

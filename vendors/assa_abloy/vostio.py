@@ -79,10 +79,11 @@ from .keys import (
     vendor_id,
 )
 from .manifest import MANIFEST
+from .reach import Answers, as_reached, change_as_reached
 from .reading import reading, rows_in
 from .settings import VostioSettings
 from .vostio_client import VostioClient
-from .vostio_doors import battery_in, device_in
+from .vostio_doors import battery_in, device_in, is_reachable
 from .vostio_grants import SUSPENDED, Grant, Grants, arrived, instant_text, overlaps, read_grant
 
 STAY_MODE = {Intent.NEW: "override", Intent.REPLACEMENT: "override", Intent.ADDITIONAL: "join"}
@@ -123,22 +124,24 @@ class VostioPort:
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Changes window and doors in one change of the grant. While an added door is refused, the removal waits. At the
         encoder the card itself is written again."""
-        return self._asked(Call(request.meta), lambda call: self._update(call, request))
+        return self._asked(Call(request.meta), lambda call: self._update(call, change_as_reached(request, self._reach(call))))
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Withdraws the grant, or takes these doors out of it where others remain."""
-        return self._asked(Call(meta, revoking=True), lambda call: self._revoke(call, handle, reason))
+        call = Call(meta, revoking=True)
+        return self._asked(call, lambda call: self._revoke(call, as_reached(handle, self._reach(call)), reason))
 
     def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Makes the grant rest."""
-        return self._asked(Call(meta, revoking=True), lambda call: self._rest(call, handle, {"suspended": True}))
+        call, fields = Call(meta, revoking=True), {"suspended": True}
+        return self._asked(call, lambda call: self._rest(call, as_reached(handle, self._reach(call)), fields))
 
     def unsuspend_credential(self, handle: CredentialHandle, meta: CallMeta) -> CallResult:
         """Makes the grant open again in the handle's window. Raises CredentialExpired when that is over."""
         if handle.window.valid_until <= self._context.clock.now():
             raise CredentialExpired(MANIFEST.code, "the window is over")
         fields = {"suspended": False, **_window_fields(handle.window)}
-        return self._asked(Call(meta), lambda call: self._rest(call, handle, fields))
+        return self._asked(Call(meta), lambda call: self._rest(call, as_reached(handle, self._reach(call)), fields))
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
         """Asks how an issue that was still under way has ended."""
@@ -174,13 +177,13 @@ class VostioPort:
         where the vendor knows it, and no clock."""
 
         def look(call: Call) -> DeviceHealth:
-            rows = rows_in(self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body)
+            rows = self._rows_of(call, door)
             if not rows:
                 raise DeviceNotPaired(MANIFEST.code, "the door is not known", device_id=door.device_id)
             now = self._context.clock.now()
             return DeviceHealth(
                 door.device_id,
-                online=bool(rows[0].get("reachable", True)),
+                online=is_reachable(rows[0]),
                 battery_percent=battery_in(rows[0]),
                 checked_at=now,
             )
@@ -593,6 +596,13 @@ class VostioPort:
                 is_now = start <= now < end
             if is_now:
                 self._client.close_until(end)
+
+    def _rows_of(self, call: Call, door: Door) -> list[Mapping[str, object]]:
+        return rows_in(self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body)
+
+    def _reach(self, call: Call) -> Answers:
+        """Returns what asks the environment whether a door answers; one that it does not know has nobody to answer."""
+        return lambda door: any(is_reachable(row) for row in self._rows_of(call, door))
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
         return asked(call, act, self._client.error)

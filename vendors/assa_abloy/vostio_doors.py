@@ -25,11 +25,16 @@ def device_in(row: Mapping[str, object]) -> LockDevice:
     return LockDevice(
         external_id=external_id(kind, vendor_id),
         label=label,
-        online=bool(row.get("reachable", True)) if is_online else True,
+        online=is_reachable(row) if is_online else True,
         capabilities=capabilities_of(is_online=is_online),
         has_remote=is_online,
         battery_percent=battery_in(row),
     )
+
+
+def is_reachable(row: Mapping[str, object]) -> bool:
+    """Says whether a networked door answers."""
+    return bool(row.get("reachable", True))
 
 
 def battery_in(row: Mapping[str, object]) -> int | None:
