@@ -41,7 +41,7 @@ def keep_all(
     earlier = {key.id for key in known}
     stay = [key for key in batch.of_stay(row.reservation_id) if key.incarnation == row.incarnation]
     made = [key for key in stay if key.state in LIVE and key.id not in earlier]
-    followed = [(key, _followed(stay, known, key, moved.get(key.id))) for key in made]
+    followed = [(key, _followed(stay, known, key, moved.get(key.id), made)) for key in made]
     for key, others in followed:
         _keep(batch, row, key, others, cause)
     for key, others in followed:
@@ -63,14 +63,20 @@ def no_show_due(place: House, row: Reservation) -> datetime:
 
 
 def _followed(
-    stay: list[KeyCredential], known: list[KeyCredential], made: KeyCredential, origin: KeyCredential | None
+    stay: list[KeyCredential],
+    known: list[KeyCredential],
+    made: KeyCredential,
+    origin: KeyCredential | None,
+    made_now: Iterable[KeyCredential] = (),
 ) -> list[KeyCredential]:
+    """Returns the keys that a made one follows. What another of `made_now` takes the place of still speaks for the guest."""
     before = [key for key in stay if key.replaced_by == made.id and key is not origin]
     before += [origin] if origin is not None else []
     if any(key.issued_at is not None for key in before):
         return before
     first = [key for key in known if not key.ordinal] or [key for key in known if key.holder_id == made.holder_id]
-    over = [key for key in stay if key.state in TERMINAL and not key.ordinal and not key.replaced_by]
+    places = {None, "", *(key.id for key in made_now)}
+    over = [key for key in stay if key.state in TERMINAL and not key.ordinal and key.replaced_by in places]
     here = [key for key in over if key.installation_id == made.installation_id]
     return [*before, *first, *(here if first else over)]
 

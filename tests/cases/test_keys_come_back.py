@@ -246,6 +246,22 @@ def test_of_two_rooms_the_suspended_one_is_so_after_an_extension(
     assert [stay.opens("101"), stay.opens("201")] == before
 
 
+def test_a_suspended_guest_stays_so_in_each_room_that_her_stay_comes_back_to(world: World, house: NewHouse) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
+    _act(stay, "suspend", stay.key()["id"], {"reason": "manual"})
+    world.advance(hours=2)
+    stay.change(rooms=["101", "201"], end=world.now + timedelta(days=1))
+    assert [stay.opens("101"), stay.opens("201")] == [False, False]
+    known = stay.keys()
+    for key in known:
+        if key["state"] == "suspended":
+            _act(stay, "unsuspend", key["id"])
+    assert [stay.opens("101"), stay.opens("201")] == [True, True]
+    stay.change(end=world.now + timedelta(days=2))
+    assert [stay.opens("101"), stay.opens("201")] == [True, True]
+
+
 def test_a_guest_who_was_resumed_after_a_move_is_not_suspended_once_she_is_back(world: World, house: NewHouse) -> None:
     stay = house({"101": "ttlock", "201": "mock"}, policy={"late_grace_minutes": 0}).book(["101"])
     _act(stay, "suspend", stay.key()["id"], {"reason": "manual"})
