@@ -84,6 +84,7 @@ class Player:
         self._desk: Any = None
         self._fed_by_hand: set[str] = set()
         self._faults: set[str] = set()  # lock systems that fail by themselves
+        self._unanswering: set[str] = set()  # those of these whose doors' logs cannot be read
         self._has_desk = True
         self._to_come: dict[str, Collection[str]] = {}  # keys whose card the encoder is late to write, and the cards before
 
@@ -242,7 +243,8 @@ class Player:
         if not held or step["door"] not in self.house.doors:
             return False
         one = held[-1]
-        if self.plan.rooms.get(step["door"], self.plan.areas.get(step["door"])) != one.key.system:
+        system = one.key.system
+        if self.plan.rooms.get(step["door"], self.plan.areas.get(step["door"])) != system or system in self._unanswering:
             return False
         is_open = self.house.use(step["door"], Artifact(one.kind, one.value, one.key.id))
         self.house.read_logs()
@@ -385,13 +387,14 @@ class Player:
     def _do_break(self, step: Step) -> Any:
         self.world.break_calls(step["system"], step["effect"], step["times"])
         self._fails(step["system"])
-        for index in self.stays:
-            self.model.touched(self.stays[index].id)
+        self._unanswering.add(step["system"])
         return True
 
     def _fails(self, system: str) -> None:
         self._faults.add(system)
         self.model.broken.add(system)
+        for stay in self.stays.values():
+            self.model.touched(stay.id)
 
     def _do_reach(self, step: Step) -> Any:
         system = self.house.vendors[step["door"]]
@@ -442,6 +445,7 @@ class Player:
         if not self._has_desk:
             self._do_desk({"is_there": True})
         self._faults.clear()
+        self._unanswering.clear()
         self.judge.skewed.clear()
         self.model.broken.clear()
         self.world.let_breakers_ask()
