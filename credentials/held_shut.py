@@ -25,7 +25,8 @@ def warnings_of(
 ) -> list[dict[str, str]]:
     """Returns the stay's warnings: those kept with it, and one for each lock system at which a person's revoke holds it shut.
 
-    None is told of a lock system whose rooms the guest has left, where keys of others open all that are hers now. `names` are people's names by the id that records name them by; without it the id stands.
+    None is told of a lock system whose rooms the guest has left, where keys of others open all that are hers now. `names` are
+    people's names by the id that records name them by; without it the id stands.
     """
     kept = list(row.warnings)
     if row.status in ENDED or row.valid_until <= now:

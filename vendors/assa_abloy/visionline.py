@@ -89,7 +89,7 @@ from .keys import (
 )
 from .local_time import from_wall, is_twice, on_wall, to_wall
 from .manifest import MANIFEST
-from .reach import Answers, as_reached, change_as_reached
+from .reach import Reach
 from .reading import reading, rows_in
 from .settings import VisionlineSettings
 from .visionline_cards import Card, Cards, Wanted, card_id_in
@@ -127,17 +127,17 @@ class VisionlinePort:
         A key that gains rooms and keeps none overrides there, as a guest who moves does; one that keeps some joins, and so
         does a companion's. At the encoder the guest's card itself is written again.
         """
-        return self._asked(Call(request.meta), lambda call: self._update(call, change_as_reached(request, self._reach(call))))
+        return self._asked(Call(request.meta), lambda call: self._update(call, self._reach(call).of_change(request)))
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Cancels the key. A card goes on opening locks off the network until the next guest's key, or until it ends."""
-        return self._asked(Call(meta, revoking=True), lambda call: self._revoke(call, as_reached(handle, self._reach(call))))
+        return self._asked(Call(meta, revoking=True), lambda call: self._revoke(call, self._reach(call).of_key(handle)))
 
     def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Cancels the key and keeps its reference, by which it is made again."""
 
         def rest(call: Call) -> CallResult:
-            doors = as_reached(handle, self._reach(call)).doors
+            doors = self._reach(call).of_key(handle).doors
             for card in self._of_handle(call, handle):
                 if card.is_live:
                     self._cards.withdraw(call, card)
@@ -150,7 +150,7 @@ class VisionlinePort:
         """Makes the key again in the handle's window. Raises CredentialExpired when that is over."""
         if handle.window.valid_until <= self._context.clock.now():
             raise CredentialExpired(MANIFEST.code, "the window is over")
-        return self._asked(Call(meta), lambda call: self._wake(call, as_reached(handle, self._reach(call))))
+        return self._asked(Call(meta), lambda call: self._wake(call, self._reach(call).of_key(handle)))
 
     def list_devices(self, property_id: str) -> tuple[LockDevice, ...]:
         """Lists the server's doors."""
@@ -166,7 +166,7 @@ class VisionlinePort:
         """Reads one door. The server tells whether a networked lock answers, and neither battery nor clock."""
 
         def look(call: Call) -> DeviceHealth:
-            online, now = self._reach(call)(door), self._context.clock.now()
+            online, now = self._answers(call, door), self._context.clock.now()
             return DeviceHealth(door.device_id, online=online, checked_at=now, utc_offset_s=self._offset_s())
 
         return self._asked(Call(_READ), look)
@@ -526,9 +526,11 @@ class VisionlinePort:
         offset = new_year.astimezone(self._settings.zone).utcoffset()
         return int(offset.total_seconds()) if offset is not None else None
 
-    def _reach(self, call: Call) -> Answers:
-        """Returns what asks the server whether a door answers."""
-        return lambda door: is_reachable(self._client.ask(call, "GET", f"/api/v1/door/{quote(vendor_id(door), safe='')}").body)
+    def _reach(self, call: Call) -> Reach:
+        return Reach(lambda door: self._answers(call, door))
+
+    def _answers(self, call: Call, door: Door) -> bool:
+        return is_reachable(self._client.ask(call, "GET", f"/api/v1/door/{quote(vendor_id(door), safe='')}").body)
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
         return asked(call, act, self._client.error)

@@ -79,7 +79,7 @@ from .keys import (
     vendor_id,
 )
 from .manifest import MANIFEST
-from .reach import Answers, as_reached, change_as_reached
+from .reach import Reach
 from .reading import reading, rows_in
 from .settings import VostioSettings
 from .vostio_client import VostioClient
@@ -124,24 +124,24 @@ class VostioPort:
     def update_credential(self, request: UpdateInput) -> CallResult:
         """Changes window and doors in one change of the grant. While an added door is refused, the removal waits. At the
         encoder the card itself is written again."""
-        return self._asked(Call(request.meta), lambda call: self._update(call, change_as_reached(request, self._reach(call))))
+        return self._asked(Call(request.meta), lambda call: self._update(call, self._reach(call).of_change(request)))
 
     def revoke_credential(self, handle: CredentialHandle, reason: RevokeReason, meta: CallMeta) -> CallResult:
         """Withdraws the grant, or takes these doors out of it where others remain."""
         call = Call(meta, revoking=True)
-        return self._asked(call, lambda call: self._revoke(call, as_reached(handle, self._reach(call)), reason))
+        return self._asked(call, lambda call: self._revoke(call, self._reach(call).of_key(handle), reason))
 
     def suspend_credential(self, handle: CredentialHandle, reason: SuspendReason, meta: CallMeta) -> CallResult:
         """Makes the grant rest."""
         call, fields = Call(meta, revoking=True), {"suspended": True}
-        return self._asked(call, lambda call: self._rest(call, as_reached(handle, self._reach(call)), fields))
+        return self._asked(call, lambda call: self._rest(call, self._reach(call).of_key(handle), fields))
 
     def unsuspend_credential(self, handle: CredentialHandle, meta: CallMeta) -> CallResult:
         """Makes the grant open again in the handle's window. Raises CredentialExpired when that is over."""
         if handle.window.valid_until <= self._context.clock.now():
             raise CredentialExpired(MANIFEST.code, "the window is over")
         fields = {"suspended": False, **_window_fields(handle.window)}
-        return self._asked(Call(meta), lambda call: self._rest(call, as_reached(handle, self._reach(call)), fields))
+        return self._asked(Call(meta), lambda call: self._rest(call, self._reach(call).of_key(handle), fields))
 
     def resume(self, handle: CredentialHandle, resume_token: str, meta: CallMeta) -> CallResult:
         """Asks how an issue that was still under way has ended."""
@@ -600,9 +600,8 @@ class VostioPort:
     def _rows_of(self, call: Call, door: Door) -> list[Mapping[str, object]]:
         return rows_in(self._client.ask(call, "GET", "/doors", query={"pmsId": vendor_id(door)}).body)
 
-    def _reach(self, call: Call) -> Answers:
-        """Returns what asks the environment whether a door answers; one that it does not know has nobody to answer."""
-        return lambda door: any(is_reachable(row) for row in self._rows_of(call, door))
+    def _reach(self, call: Call) -> Reach:
+        return Reach(lambda door: any(map(is_reachable, self._rows_of(call, door))))  # no row: not a door it knows
 
     def _asked(self, call: Call, act: Callable[[Call], T]) -> T:
         return asked(call, act, self._client.error)
