@@ -133,6 +133,22 @@ def test_a_networked_door_out_of_reach_that_is_left_is_still_open(world: World, 
     assert listed(hotel, stay.key()["id"]) == (True, False)
 
 
+@pytest.mark.parametrize("kind", ["rfid_card", "mobile_app"])
+def test_a_networked_door_out_of_reach_learns_of_a_gained_room_from_the_card_or_phone(
+    world: World, house: Houses, kind: str
+) -> None:
+    hotel = house({"101": "assa-abloy", "102": "assa-abloy"}, policy=CARDS | {"kinds": [kind]})
+    stay = hotel.book(["101"], contact={"phoneE164": "+93700000001"})
+    card = stay.encode() if kind == "rfid_card" else None
+    world.control("assa-abloy").set_reach(hotel.doors["102"], is_reachable=False)
+    stay.change(rooms=["101", "102"])
+    if card is not None:
+        assert [warning["code"] for warning in stay.key()["warnings"]] == ["CARD_MUST_BE_UPDATED"]
+        assert [stay.opens(room) for room in ("101", "102")] == [True, False]
+        hotel.encode(stay.key()["id"])
+    assert [stay.opens(room) for room in ("101", "102")] == [True, True]
+
+
 def test_the_front_page_counts_a_card_that_cannot_be_taken_back(world: World, house: Houses) -> None:
     hotel, stay, _ = a_card(world, house, "salto")
     before = tile(hotel)

@@ -93,7 +93,8 @@ def _told(house: House, lock: Lock, image: Image) -> tuple[str, Image] | None:
     if not lock.is_online:
         return "active", image
     if not lock.is_reachable:
-        return lock.told.get(image.key_id, ("active", image))
+        status, known = lock.told.get(image.key_id, ("active", image))
+        return ("active", image) if image.version > known.version else (status, known)  # a change that the card or phone brings
     key = house.keys.get(image.key_id)
     return (key.status, key.image()) if key is not None else None
 

@@ -17,7 +17,8 @@ LIVE = frozenset({"issuing", "active", "suspended"})
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a card or phone carries of a key. `stays` numbers, for each room, the stay the key belongs to."""
+    """What a card or phone carries of a key. `stays` numbers, for each room, the stay the key belongs to; `version` is the one
+    that the key had when it was written or sent."""
 
     key_id: str
     guest: tuple[str, ...]
@@ -25,6 +26,7 @@ class Image:
     start: datetime
     end: datetime
     stays: dict[str, int]
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ class Key:
 
     def image(self) -> Image:
         """Returns what is written on a card, or sent to a phone."""
-        return Image(self.id, tuple(self.guest), tuple(self.common), self.start, self.end, dict(self.stays))
+        return Image(self.id, tuple(self.guest), tuple(self.common), self.start, self.end, dict(self.stays), self.version)
 
     def status_at(self, now: datetime) -> str:
         """Returns the status an answer shows."""

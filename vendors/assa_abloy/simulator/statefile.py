@@ -22,7 +22,7 @@ PARTS: dict[str, type[Any]] = {
     "jobs": Job,
 }
 INSTANTS = frozenset({"start", "end"})
-LATER = frozenset({"overwrite", "on_card", "overwrote", "told"})
+LATER = frozenset({"overwrite", "on_card", "overwrote", "told", "version"})
 """What files of earlier versions lack; the usual value is taken then."""
 LISTS_OF_TUPLES = frozenset({"guest", "common"})
 
