@@ -183,6 +183,8 @@ def _match_rooms(
             left.append(key)
             continue
         old_rooms.come_back(batch, key)
+        if key.ordinal and key.rooms and home.areas_only:
+            left.append(key)  # a companion's, who keeps it for the shared doors
         saga_key = sha256_key(row.reservation_id, "update", str(row.version))
         if key.ordinal or again:
             saga_key = own_key("update-additional", row.reservation_id, str(row.version), key.id, *filter(None, [again]))
@@ -336,7 +338,7 @@ def _issue_further(
     she has one, or none can be given."""
     here = [k for k in batch.of_stay(row.reservation_id) if k.installation_id == home.installation.id]
     same = next((k for k in here if k.state in LIVE and k.ordinal == key.ordinal), None)
-    if same is not None and same.replaces == key.id:
+    if same is not None and (same.replaces == key.id or key.replaces == same.id):
         return None
     ordinal = key.ordinal if same is None else max(k.ordinal for k in here) + 1
     window = Window(row.valid_from, row.valid_until)

@@ -324,6 +324,27 @@ def test_a_companion_keeps_the_old_room_and_gets_the_new_one(world: World, house
     assert [hotel.opens("101", pin) for pin in guests] == [False, False]
 
 
+def test_a_companion_whose_key_stays_for_the_shared_doors_gets_the_new_room_too(world: World, house: Houses) -> None:
+    hotel = house({"101": "ttlock", "201": "mock"}, shared={"lobby": "ttlock"}, policy=PIN | {"default_areas": ["lobby"]})
+    stay = hotel.book(["101"])
+    body = {"reservationId": stay.id, "preferredKinds": ["pin_code"]}
+    assert hotel.caller().post("/lock/v1/credentials", body).status_code in (201, 202)
+    world.settle()
+    guests = stay.collect()
+    assert [(hotel.opens("101", pin), hotel.opens("lobby", pin)) for pin in guests] == [(True, True)] * 2
+    stay.change(rooms=["201"])
+    fresh = [pin for pin in stay.collect() if pin not in guests]
+    assert [hotel.opens("201", pin) for pin in fresh] == [True, True]
+    assert [(hotel.opens("101", pin), hotel.opens("lobby", pin)) for pin in guests] == [(False, True)] * 2
+    stay.change(rooms=["101"])
+    assert [pin for pin in stay.collect() if pin not in (*guests, *fresh)] == []
+    assert [(hotel.opens("101", pin), hotel.opens("lobby", pin)) for pin in guests] == [(True, True)] * 2
+    assert [hotel.opens("201", pin) for pin in fresh] == [False, False]
+    stay.change(rooms=["201"])
+    last = [pin for pin in stay.collect() if pin not in (*guests, *fresh)]
+    assert [hotel.opens("201", pin) for pin in last] == [True, True]
+
+
 def test_a_key_that_is_suspended_when_its_booking_moves_is_taken_at_once(world: World, house: Houses) -> None:
     hotel = house({"101": "salto", "201": "mock"}, policy=PIN)
     stay = hotel.book(["101"])
