@@ -62,7 +62,7 @@ def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collecti
 
     | the other stay | its key |
     |---|---|
-    | has begun, and the key's own overlaps with it | counts to its end, grace included; suspended and leaving ones too |
+    | overlaps with the key's own | counts to its end, grace included; suspended and leaving ones too |
     | runs now, and its guest was to have left the door (`KEPT`) | does not: the room is hers until its next stay begins |
     | begins later than the key's own | counts: it was made ahead |
     | is over when the key's own begins | does not: the next guest's key ends it |
@@ -85,19 +85,23 @@ def is_held(key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collecti
     }  # fmt: skip
     stays = _stays(key.tenant_id, [key, *others.values()]) if others else {}
     own = _stay_of(key, stays)
-    return any(_stays_beside(own, _stay_of(other, stays), now) for other in others.values())
+    beside = [_stay_of(other, stays) for other in others.values()]
+    return any(_overlap(own, stay) or own.valid_from < stay.valid_from for stay in beside)
 
 
 def is_turned_over(
     key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collection[str], until: datetime, now: datetime
 ) -> bool:
-    """Say whether the next guest's key was given at one of these rooms' doors. One of these `kinds` ends the last guest's.
+    """Say whether the next guest's key was given at one of these rooms' doors, and ends this one before its stay is over.
+
+    One of these `kinds` ends the last guest's when it is used.
 
     | the other stay's key | this one |
     |---|---|
     | was given there later, for a stay that begins at `until`, when this key's stay was to end, or after | was ended by it |
     | the same, and is over since, or its guest is in another room | was ended by it all the same |
-    | was made ahead: its window has not begun, or it was over before that | goes on |
+    | the same, made ahead: its window has not begun, and its stay begins before this key's is over now | will be ended by it |
+    | made ahead for a stay after this key's, or over before its window began | goes on |
     | of a stay that begins before `until` | goes on: the other joined |
 
     Read without locks. Inside the tenant's block.
@@ -110,15 +114,53 @@ def is_turned_over(
         tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in mine}),
         credential__property_id=key.property_id, credential__installation_id=key.installation_id,
         credential__kind__in=kinds, credential__holder_kind="guest", credential__issued_at__isnull=False,
-        credential__valid_from__lte=now, credential__valid_until__gt=until,
+        credential__valid_until__gt=until,
     ).exclude(state=DoorState.NONE).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
     later = [
-        row.credential
+        row
         for row in rows.select_related("credential")
         if _place(row) in mine and _is_guests(row.credential) and _is_after(row, key, mine[_place(row)])
     ]
-    stays = _stays(key.tenant_id, later) if later else {}
-    return any(_stay_of(other, stays).valid_from >= until for other in later)
+    stays = _stays(key.tenant_id, [key, *(row.credential for row in later)]) if later else {}
+    own = _stay_of(key, stays)
+    begins = [(row, _stay_of(row.credential, stays).valid_from) for row in later]
+    return any(
+        start >= until and (row.credential.valid_from <= now or (start < own.valid_until and _is_there(row)))
+        for row, start in begins
+    )
+
+
+def outranked(
+    key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collection[str], begins: datetime, now: datetime
+) -> list[KeyCredential]:
+    """Return the keys of other stays that a key ends when it is used, since its stay begins before theirs are over now.
+
+    It was given at its rooms' doors after them, for a stay that was to begin at `begins`, when theirs are over. Where it comes
+    before the end of one, all of them are meant that are not over yet: they may have joined that one. Read without locks.
+    Inside the tenant's block.
+    """
+    mine = {_place(door): door for door in doors if _counts(door) and _is_there(door)}
+    if not mine or not _is_guests(key) or key.kind not in kinds or key.issued_at is None:
+        return []
+    rows = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in mine}), state__in=_THERE,
+        dropped=False, old_room="", credential__installation_id=key.installation_id, credential__kind__in=kinds,
+        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__valid_until__gt=now,
+    ).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
+    earlier = {
+        row.credential.id: row.credential
+        for row in rows.select_related("credential").order_by("id")
+        if _place(row) in mine and _is_guests(row.credential) and _is_after(mine[_place(row)], row.credential, row.pk)
+    }
+    stays = _stays(key.tenant_id, [key, *earlier.values()]) if earlier else {}
+    own = _stay_of(key, stays)
+    over = [(other, _stay_of(other, stays)) for other in earlier.values()]
+    over = [(other, stay) for other, stay in over if now < stay.valid_until <= begins]
+    return [other for other, _ in over] if any(own.valid_from < stay.valid_until for _, stay in over) else []
+
+
+def _is_there(row: CredentialDoor) -> bool:
+    return row.state in _THERE and not row.dropped and not row.old_room
 
 
 def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
@@ -128,9 +170,8 @@ def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> boo
     return is_later or (place is not None and row.pk > place)
 
 
-def _stays_beside(own: Window, other: Window, now: datetime) -> bool:
-    overlaps = other.valid_from < own.valid_until and own.valid_from < other.valid_until
-    return (overlaps and other.valid_from <= now) or own.valid_from < other.valid_from
+def _overlap(one: Window, other: Window) -> bool:
+    return one.valid_from < other.valid_until and other.valid_from < one.valid_until
 
 
 def _stay_of(key: KeyCredential, stays: Mapping[str, Window]) -> Window:
@@ -182,7 +223,7 @@ def _beside(
         if not here or other.reservation_id == key.reservation_id:
             continue
         stay = _stay_of(other, stays)
-        if stay.valid_from < own.valid_until and own.valid_from < stay.valid_until:
+        if _overlap(own, stay):
             found.append(
                 Neighbour(other, frozenset(row.room_id for row in here), frozenset(row.device_id for row in here), stay)
             )

@@ -20,7 +20,7 @@ from credentials.models import Reservation
 from lockservice.core import crypto
 from lockservice.core.places import Property
 from sagas.events.inbound import ReservationEvent
-from vendors.port.types import Holder
+from vendors.port.types import Holder, Window
 
 CANCELLED, CHECKED_OUT, NO_SHOW, FRAUD, CONFIRMED = "cancelled", "checked_out", "no_show", "fraud_flagged", "confirmed"
 ENDED = frozenset({CANCELLED, CHECKED_OUT})
@@ -72,8 +72,8 @@ class Applied:
     row: Reservation | None
     before: str | None
     is_new_version: bool
-    was_until: datetime | None = None
-    """When the stay was to end before; None where nothing was known of it."""
+    was: Window | None = None
+    """The stay's time before; None where nothing was known of it."""
     odd: str = ""
     """STATUS_UNKNOWN or CONFLICT of `stay_notices`, empty for an event that is just older."""
 
@@ -108,10 +108,15 @@ def _advance(row: Reservation | None, event: ReservationEvent, now: datetime) ->
         return Applied(row, row.status, is_new_version=False, odd=odd)
     if _status_of(event) is None:
         return Applied(row, row.status, is_new_version=False, odd=stay_notices.STATUS_UNKNOWN)
-    before, was_until = row.status, row.valid_until
+    before, was = row.status, time_of(row)
     _overwrite(row, event, now)
     row.save()
-    return Applied(row, before, is_new_version=True, was_until=was_until)
+    return Applied(row, before, is_new_version=True, was=was)
+
+
+def time_of(row: Reservation) -> Window | None:
+    """Return when a stay is, without grace; None where the booking does not say."""
+    return Window(row.valid_from, row.valid_until) if row.valid_from < row.valid_until else None
 
 
 def holder_of(row: Reservation) -> Holder:

@@ -150,8 +150,8 @@ def _bookings(tenant_id: str, pairs: Sequence[tuple[Envelope, ReservationEvent]]
             sign = Sign(row.reservation_id, row.incarnation, SignKind.CHECK_IN, event.occurred_at)
             guest_came.note(tenant_id, [sign], now, _cause(item, event))
         is_open = row.property_id in in_operation
-        was_until = applied[event.reservation_id].was_until
-        follow_booking.follow(batch, row, before, event.event_id, _cause(item, event), is_open=is_open, was_until=was_until)
+        was = applied[event.reservation_id].was
+        follow_booking.follow(batch, row, before, event.event_id, _cause(item, event), is_open=is_open, was=was)
         outcomes[item.id] = APPLIED
     batch.flush()
     return outcomes

@@ -9,6 +9,7 @@ or not. So does a card that has lost all of its rooms while it was suspended: a 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from credentials.lifecycle import State
 from credentials.models import KeyCredential
@@ -22,7 +23,7 @@ from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Outco
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
-OVERWRITTEN, MOVED_AWAY = "overwritten", "moved_away"
+OVERWRITTEN, MOVED_AWAY, OUTRANKED = "overwritten", "moved_away", "outranked"
 
 
 def follow_up(context: StepContext, work: Work, key: KeyCredential, result: CallResult) -> None:
@@ -57,6 +58,16 @@ def reissue_at_desk(batch: KeyBatch, key: KeyCredential, priority: int, cause: C
     was suspended. Inside the tenant's block."""
     if key.reservation_id:
         _start(batch, key, key.reservation_id, [key.id], priority, cause, why=MOVED_AWAY)
+
+
+def reissue_beside(batch: KeyBatch, key: KeyCredential, others: Sequence[KeyCredential], priority: int, cause: Cause) -> None:
+    """Starts the reissue of other stays' keys that this one ends when it is used: those that are given join it. Inside the
+    tenant's block."""
+    stays: dict[str, list[str]] = defaultdict(list)
+    for other in others:
+        stays[str(other.reservation_id)].append(other.id)
+    for reservation_id, ids in sorted(stays.items()):
+        _start(batch, key, reservation_id, sorted(ids), priority, cause, why=OUTRANKED)
 
 
 def _start(

@@ -20,6 +20,7 @@ from devices.selectors import InstallationFacts
 from sagas import limits
 from sagas.alerts import NewAlert
 from sagas.flows import (
+    companions,
     fall_back,
     follow_rest,
     guest_came,
@@ -32,7 +33,7 @@ from sagas.flows import (
     shortfalls,
     update_key,
 )
-from sagas.intake import PRIORITY_CHECKOUT, Start, internal_lane, own_key, sha256_key
+from sagas.intake import PRIORITY_CHECKOUT, PRIORITY_ISSUE, Start, internal_lane, own_key, sha256_key
 from sagas.outbox import Cause
 from vendors.port.types import CredentialKind, Intent, RevokeReason, SuspendReason, Window
 
@@ -68,13 +69,13 @@ def follow(
     *,
     is_open: bool = True,
     again: str = "",
-    was_until: datetime | None = None,
+    was: Window | None = None,
 ) -> None:
     """Starts whatever the newest version asks for. The projection and all keys of the reservation are locked.
 
     `is_open` says whether the property is in operation (`locks.open_properties`): one that is not gives no new key. `again`
-    names the occasion on which a version that was followed before is followed once more. `was_until` is when the stay was to
-    end before, where its times may have changed. What cannot be given is told, and costs only itself.
+    names the occasion on which a version that was followed before is followed once more. `was` is the stay's time before,
+    where it may have changed. What cannot be given is told, and costs only itself.
     """
     place = house(batch.tenant_id, row.property_id)
     warned = list(row.warnings)
@@ -86,9 +87,11 @@ def follow(
             stay_notices.save(row)
         _end(batch, row, event_id, cause)
         return
-    over = _end_turned_over(batch, place, row, was_until, cause) if is_open and was_until is not None else []
+    over = _end_turned_over(batch, place, row, was.valid_until, cause) if is_open and was is not None else []
     _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again, over=over)
     _rest_or_resume(batch, place, row, before, event_id, cause)
+    if was is not None and row.valid_from < was.valid_from:
+        _give_beside(batch, row, was.valid_from, cause)
     if row.warnings != warned:
         stay_notices.save(row)
 
@@ -139,8 +142,8 @@ def _end(batch: KeyBatch, row: Reservation, event_id: str, cause: Cause) -> None
 
 
 def _end_turned_over(batch: KeyBatch, place: House, row: Reservation, was_until: datetime, cause: Cause) -> list[KeyCredential]:
-    """Where a stay goes on for longer than it was to, ends those of its keys that the next guest's has ended at their doors:
-    they are over by time, and the booking gives others. Returns them."""
+    """Where a stay goes on for longer than it was to, ends those of its keys that the next guest's has ended at their doors,
+    or will: they are over by time, and the booking gives others. Returns them."""
     ends = place.policy.widen(Window(row.valid_from, row.valid_until)).valid_until
     if row.valid_until <= was_until or ends <= batch.now:
         return []
@@ -155,6 +158,14 @@ def _end_turned_over(batch: KeyBatch, place: House, row: Reservation, was_until:
     if over:
         batch.flush()  # one live key per intended key: the old one is over first
     return over
+
+
+def _give_beside(batch: KeyBatch, row: Reservation, was_from: datetime, cause: Cause) -> None:
+    """Where a stay begins earlier than it was to, has keys of guests who are still there given again: this stay's were made to
+    end them."""
+    for key in _live(batch, row):
+        others = shared_rooms.outranked(batch, key, was_from)
+        companions.reissue_beside(batch, key, others, PRIORITY_ISSUE, cause)
 
 
 def _match_rooms(

@@ -19,7 +19,7 @@ from credentials import house as houses
 from credentials import locks, stay_notices
 from credentials.house import house
 from credentials.models import Reservation
-from credentials.reservations import ENDED, UnusableBooking, window_of_days
+from credentials.reservations import ENDED, UnusableBooking, time_of, window_of_days
 from credentials.services import KeyBatch
 from devices import selectors
 from devices.registration import STAYS_AGAIN
@@ -71,11 +71,11 @@ def run_page(batch: KeyBatch, work: Work) -> None:
     in_operation = locks.open_properties(batch.tenant_id, [row.property_id for row in rows.values()])
     again = f"{work.id}:{work.args.get('round', 1)}"
     for row in rows.values():
-        was_until = row.valid_until
+        was = time_of(row)
         if row.status in ENDED or not (_moves(row, batch.now) or stay_notices.lacks_something(row)):
             continue
         is_open = row.property_id in in_operation
-        follow_booking.follow(batch, row, row.status, again, work.cause, is_open=is_open, again=again, was_until=was_until)
+        follow_booking.follow(batch, row, row.status, again, work.cause, is_open=is_open, again=again, was=was)
 
 
 def _moves(row: Reservation, now: datetime) -> bool:

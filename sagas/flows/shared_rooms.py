@@ -9,7 +9,8 @@
 | the same, given again beside a key of the vendor's own program | joins |
 | a card, where a system knows a stay by its room alone | joins; what is said of the room would reach both, so it is not said |
 
-A stay that goes on after the next guest's key has ended its key gets another, which joins hers (`has_next_guest`).
+A stay that goes on after the next guest's key has ended its key gets another, which joins hers (`has_next_guest`). So does
+one that the next guest's stay reaches into by a change of either, before she comes: her key would end its key (`outranked`).
 
 One rule: a guest's key ends when her stay does, or when a person says so; a second guest with a stay gets her key too.
 """
@@ -49,12 +50,22 @@ def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialD
 
 
 def has_next_guest(batch: KeyBatch, key: KeyCredential, until: datetime) -> bool:
-    """Say whether a key of a stay that was to end at `until` has been ended at its door by the next guest's.
+    """Say whether a key of a stay that was to end at `until` was ended at its door by the next guest's, or will be.
 
-    A lock system that ends a key at one door ends it whole, and no change makes it open again. Our books go on to have it.
+    It will be where the next guest's was made ahead and her stay begins before this one is over now. A lock system that ends a
+    key at one door ends it whole, and no change makes it open again. Our books go on to have it.
     """
     superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
     return overlaps.is_turned_over(key, batch.doors_at(key), superseding, until, batch.now)
+
+
+def outranked(batch: KeyBatch, key: KeyCredential, begins: datetime) -> list[KeyCredential]:
+    """Return the keys of guests who are to stay on in the key's rooms, and which it ends when it is used.
+
+    Its stay was to begin at `begins`, when theirs were over, and so it started a stay there.
+    """
+    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
+    return overlaps.outranked(key, batch.doors_at(key), superseding, begins, batch.now)
 
 
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:

@@ -194,7 +194,7 @@ def _stand_in(
 
 
 def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> KeyCredential | None:
-    """Takes a key back whose card is dead or dying, and gives another that joins the stay; one that rests goes on resting."""
+    """Takes a key back that is dead or dying, and gives another that joins the stay; one that rests goes on resting."""
     if key.state not in (State.ACTIVE, State.SUSPENDED) or key.valid_until <= batch.now:
         return None
     rests = rest_key.why(key)
@@ -211,7 +211,7 @@ def _again(batch: KeyBatch, place: House, key: KeyCredential, work: Work) -> Key
         is_own = str(work.args["by"]) in batch.keys
         why = "another key of the stay" if is_own else "another guest, as was confirmed"
         told = ((notices.CARD_OVERWRITTEN, f"the earlier card was written over for {why}"),)
-    if has_moved:
+    if has_moved or work.args.get("why") == companions.OUTRANKED:
         told = ()
     issue_as = own_key("killed-again", key.id)
     kinds = (CredentialKind(key.kind),)

@@ -463,6 +463,163 @@ def test_a_next_guest_who_came_into_the_room_by_a_change_counts_when_the_stay_go
     assert [hotel.use("101", one) for one in (new, hers, old)] == [True, True, False]
 
 
+def _by(house: Houses, system: str, policy: Any) -> House:
+    """Return a house of two rooms with a lock system, asked by the protocol that its name says."""
+    vendor = {"salto by pms": "salto", "visionline": "assa-abloy"}.get(system, system)
+    hotel = house({"101": vendor, "102": vendor}, policy=policy)
+    if system == "salto by pms":
+        hotel.speak_pms()
+    if system == "visionline":
+        hotel.speak_visionline(named=True)
+    if system == "generic-wiegand":
+        hotel.seat_desk()
+    return hotel
+
+
+def _in_turn(hotel: House, policy: Any, *times: tuple[float, float]) -> tuple[list[Stay], list[Artifact]]:
+    """Book 101 for guests one after the other, from and until so many hours from now, and hand each her key."""
+    now, stays, keys = hotel.world.now, [], []
+    for n, (start, end) in enumerate(times):
+        stay = hotel.book(
+            ["101"],
+            contact={"phoneE164": f"+9370000000{n}"},
+            start=now + timedelta(hours=start),
+            end=now + timedelta(hours=end),
+        )
+        stays.append(stay)
+        keys.append(_hand(stay, policy))
+    return stays, keys
+
+
+def _written(stay: Stay, card: Artifact) -> Artifact:
+    """Return the card of a guest who comes to the desk, where hers is written again if it is to be."""
+    if "encode" in stay.key()["allowedActions"]:
+        _write_again(stay.house, stay, card)
+    return card
+
+
+SYSTEMS = ["salto", "assa-abloy", "salto by pms", "visionline", "generic-wiegand"]
+
+
+@pytest.mark.parametrize("times", [[(24, 72), (24, 48)], [(24, 72), (26, 48)], [(26, 48), (24, 72)]], ids=str)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_cards_that_are_made_ahead_for_stays_that_overlap_open_for_both(
+    world: World, house: Houses, system: str, times: list[tuple[float, float]]
+) -> None:
+    hotel = _by(house, system, CARDS)
+    _, cards = _in_turn(hotel, CARDS, *times)
+    world.advance(hours=27)
+    assert [hotel.use("101", card) for card in (*cards, *cards)] == [True] * 4
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_card_made_ahead_ends_nobodys_when_its_stay_begins_earlier(world: World, house: Houses, system: str) -> None:
+    hotel = _by(house, system, CARDS)
+    (first, second), (old, other) = _in_turn(hotel, CARDS, (-1, 5), (24, 48))
+    assert hotel.use("101", old)
+    second.change(start=world.now - timedelta(minutes=10))
+    assert (first.key()["waitingFor"] == "desk") is (system != "generic-wiegand")
+    new, other = _hand(first, CARDS), _written(second, other)
+    assert [hotel.use("101", card) for card in (other, new, other, new)] == [True] * 4
+    assert hotel.use("101", old) is (system == "generic-wiegand")
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+    world.advance(hours=8)
+    assert [hotel.use("101", card) for card in (other, new)] == [True, False]
+
+
+@pytest.mark.parametrize("policy", [PHONES, CARDS], ids=["phone", "card"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_key_moved_ahead_into_a_room_ends_nobodys_when_its_stay_begins_earlier(
+    world: World, house: Houses, vendor: str, policy: Any
+) -> None:
+    hotel = _by(house, vendor, policy)
+    (first,), (old,) = _in_turn(hotel, policy, (-1, 5))
+    second = hotel.book(["102"], contact=NUMBERS[1])
+    other = _hand(second, policy)
+    assert (hotel.use("101", old), hotel.use("102", other)) == (True, True)
+    second.change(rooms=["101"], start=world.now + timedelta(days=1), end=world.now + timedelta(days=3))
+    assert (first.opens("101"), len(first.keys())) == (True, 1)
+    second.change(start=world.now - timedelta(minutes=10))
+    new, other = _hand(first, policy), _hand(second, policy)
+    assert [hotel.use("101", key) for key in (other, new, other, new)] == [True] * 4
+    assert [hotel.use("101", old), hotel.use("102", new)] == [False, False]
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+    hotel.reconcile()
+    assert [hotel.use("101", key) for key in (other, new)] == [True, True]
+    assert [alert["code"] for alert in hotel.alerts()] == [OVERLAP]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_companions_and_who_shares_the_room_keep_it_when_the_next_stay_begins_earlier(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = _by(house, vendor, CARDS)
+    (first, sharing), _ = _in_turn(hotel, CARDS, (-1, 5), (-1, 4))
+    body = {"reservationId": first.id, "holderId": "gst_companion"}
+    assert hotel.caller("front_desk_supervisor").post("/lock/v1/credentials", body).status_code in (201, 202)
+    world.settle()
+    first.encode()
+    (second,), (other,) = _in_turn(hotel, CARDS, (24, 48))
+    second.change(start=world.now + timedelta(hours=4, minutes=30))
+    made = [first.encode(), first.encode(), sharing.encode()]
+    new = [card for card in made if card is not None]
+    assert [hotel.use("101", card) for card in (*new, *new)] == [True] * 6
+    world.advance(hours=4, minutes=40)
+    assert [hotel.use("101", card) for card in (_written(second, other), *new[:2], other)] == [True] * 4
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_suspended_guest_stays_so_when_the_next_stay_begins_earlier(world: World, house: Houses, vendor: str) -> None:
+    hotel = _by(house, vendor, PHONES)
+    (first,), _ = _in_turn(hotel, PHONES, (-1, 5))
+    second = hotel.book(["102"], contact=NUMBERS[1])
+    second.change(rooms=["101"], start=world.now + timedelta(days=1), end=world.now + timedelta(days=3))
+    act(first, "suspend", reason="manual")
+    second.change(start=world.now - timedelta(minutes=10))
+    other = second.artifact()
+    assert (first.key()["state"], first.opens("101"), hotel.use("101", other)) == ("suspended", False, True)
+    act(first, "unsuspend")
+    assert [hotel.use("101", key) for key in (first.artifact(), other)] == [True, True]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_guest_before_whom_another_now_comes_gets_a_card_that_opens(world: World, house: Houses, vendor: str) -> None:
+    hotel = _by(house, vendor, CARDS)
+    (first, second), (_, other) = _in_turn(hotel, CARDS, (24, 48), (72, 96))
+    second.change(start=world.now - timedelta(minutes=10), end=world.now + timedelta(hours=5))
+    new = first.encode()
+    assert new is not None
+    assert hotel.use("101", _written(second, other))
+    world.advance(hours=25)
+    assert [hotel.use("101", card) for card in (new, other, new)] == [True, False, True]
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_stay_that_begins_earlier_and_still_after_the_last_one_changes_no_key_of_that(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = _by(house, vendor, CARDS)
+    (first, second), (old, other) = _in_turn(hotel, CARDS, (-1, 5), (24, 48))
+    second.change(start=world.now + timedelta(hours=5))
+    assert (len(first.keys()), hotel.use("101", old)) == (1, True)
+    world.advance(hours=5, minutes=10)
+    assert [hotel.use("101", card) for card in (_written(second, other), old)] == [True, False]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_stay_that_goes_on_beside_a_card_made_ahead_gets_one_that_joins(world: World, house: Houses, system: str) -> None:
+    hotel = _by(house, system, CARDS)
+    (first, _), (old, other) = _in_turn(hotel, CARDS, (-1, 5), (24, 48))
+    assert hotel.use("101", old)
+    first.change(end=world.now + timedelta(hours=72))
+    new = _written(first, _hand(first, CARDS))
+    assert hotel.use("101", new)
+    world.advance(hours=25)
+    assert [hotel.use("101", card) for card in (other, new, other, new)] == [True] * 4
+    world.advance(hours=26)
+    assert [hotel.use("101", card) for card in (other, new)] == [False, True]
+
+
 @pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])
 def test_digits_that_the_next_guest_does_not_end_go_on_when_the_stay_does(world: World, house: Houses, vendor: str) -> None:
     hotel = house({"101": vendor}, policy={"kinds": ["pin_code"], "default_areas": []})

@@ -53,6 +53,12 @@ class Rules:
         has_begun = other.is_open and other.start - self.early <= now
         return rooms and has_begun and system in self.on_card and stay.end <= min(now, other.start)
 
+    def is_beside(self, stay: Stay, others: Iterable[Stay], system: str) -> bool:
+        """Whether another booking stands in a room of a stay. Where cards carry keys, each may end the other's: made ahead for a
+        stay that was to come later, and comes before this one is over. Then another is given in its place."""
+        here = {room for room in stay.rooms if self.rooms.get(room) == system in self.on_card}
+        return any(other is not stay and other.is_open and here & set(other.rooms) for other in others)
+
     def window(self, days: Days, hours: tuple[time, time]) -> tuple[datetime, datetime]:
         """Return the window of a stay given as days. It lasts to the end of the day where one day's hours would leave none."""
         (first, last), (comes, leaves) = days, hours

@@ -148,8 +148,8 @@ class Model:
             stay.barred.discard(system)
         key.ended = "a person ended the stay's keys" if system in stay.barred else ""
         before = stay.keys.get(replaces)
-        if before is not None and before.is_turned:
-            before.ended = before.ended or TIME  # the booking went on, and another was given
+        if before is not None and (before.is_turned or self.rules.is_beside(stay, self.stays.values(), system)):
+            before.ended = before.ended or TIME  # the next guest's ended it or would have, and another was given
         key.is_further = by_person or (before is not None and before.is_further)
         followed = [] if by_person else [before] if before and self._was_there(before) else stay.followed(system, before)
         key.suspended = next((one.suspended for one in followed if one.suspended), "")
