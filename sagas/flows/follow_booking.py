@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from credentials import stay_notices
+from credentials import held_shut, stay_notices
 from credentials.house import House, house
 from credentials.lifecycle import COMES_BACK, LIVE, WINDOW_ENDED, State
 from credentials.models import KeyCredential, Reservation
@@ -88,7 +88,7 @@ def follow(
         _end(batch, row, event_id, cause)
         return
     over = _end_turned_over(batch, place, row, was.valid_until, cause) if is_open and was is not None else []
-    _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again, over=over)
+    _match_rooms(batch, place, row, event_id, cause, is_open=is_open, again=again, over=over, was=was)
     _rest_or_resume(batch, place, row, before, event_id, cause)
     if was is not None and row.valid_from < was.valid_from:
         _give_beside(batch, row, was.valid_from, cause)
@@ -178,6 +178,7 @@ def _match_rooms(
     is_open: bool,
     again: str,
     over: list[KeyCredential],
+    was: Window | None,
 ) -> None:
     homes = homes_of(batch.tenant_id, place, row)
     missing, has_locks = rooms_without_lock(batch.tenant_id, place, row)
@@ -204,7 +205,7 @@ def _match_rooms(
     moved: dict[str, KeyCredential] = {}
     for home in homes.values() if is_open else ():
         try:
-            _issue_if_missing(batch, place, row, home, window, cause)
+            _issue_if_missing(batch, place, row, home, was, cause)
         except (issue_key.NoKindFits, issue_key.NoDoors):
             unfit += home.rooms
         for key in left:
@@ -284,8 +285,8 @@ def _update(
         revoke_key.begin(batch, key, RevokeReason.CHECKOUT, own_key("shortened", saga_key, key.id), cause, trigger=WINDOW_ENDED)
 
 
-def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Home, window: Window, cause: Cause) -> None:
-    installation = home.installation
+def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Home, was: Window | None, cause: Cause) -> None:
+    installation, window = home.installation, Window(row.valid_from, row.valid_until)
     ours = [
         _newest(batch, k)
         for k in batch.of_stay(row.reservation_id)
@@ -297,7 +298,10 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
     open_again = [key for key in ours if key.state in LIVE or key.end_trigger in COMES_BACK]
     failed = [key for key in ours if key not in open_again and _failed_for_another(key, home, place.policy.widen(window))]
     if len(open_again) + len(failed) < len(ours):
-        return  # a person ended this key, or what is asked for has failed already: a booking event does not bring it back
+        # a person ended this key, or what is asked for has failed already: a booking event does not bring it back
+        if was is not None and held_shut.is_held(ours[-1]):
+            _give_others(batch, place, row, home, _ended_at(batch, place, row, home, was), cause)
+        return
     if place.policy.widen(window).valid_until <= batch.now:
         return
     key = issue_key.booking_issue_key(row.reservation_id, row.incarnation)
@@ -340,6 +344,19 @@ def _ended_with(batch: KeyBatch, first: list[KeyCredential]) -> list[KeyCredenti
     over = [key for key in stay if key.ordinal and key.state not in LIVE and key.end_trigger == WINDOW_ENDED]
     over = [key for key in over if not key.replaced_by and key.installation_id == first[-1].installation_id]
     return [key for key in over if key.valid_until >= first[-1].valid_until]
+
+
+def _ended_at(batch: KeyBatch, place: House, row: Reservation, home: Home, was: Window) -> list[KeyCredential]:
+    """Returns the companions' keys that ended when their stay did: before their own time, or with its. What a person did to the
+    first one is not said of them. One that she gave a shorter time stays over."""
+    until = place.policy.widen(was).valid_until
+    stay = [key for key in batch.of_stay(row.reservation_id) if key.ordinal and key.incarnation == row.incarnation]
+    over = [key for key in stay if key.state not in LIVE and key.end_trigger == WINDOW_ENDED and not key.replaced_by]
+    here = [key for key in over if key.installation_id == home.installation.id]
+    return [
+        key for key in here
+        if (key.ended_at and key.ended_at < key.valid_until) or was.valid_until <= key.valid_until <= until
+    ]  # fmt: skip
 
 
 def _issue_further(

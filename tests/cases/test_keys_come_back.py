@@ -124,6 +124,35 @@ def test_a_companions_key_comes_back_with_the_stay_and_a_shorter_one_does_not(wo
     assert all(hotel.opens("101", pin) for pin in stay.collect()[-2:])
 
 
+@pytest.mark.parametrize("how", ["its time", "a wrong date"])
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_a_companions_key_comes_back_though_a_person_revoked_the_first(
+    world: World, house: NewHouse, vendor: str, how: str
+) -> None:
+    hotel = house({"101": vendor}, policy={"late_grace_minutes": 0})
+    stay = hotel.book(["101"], start=world.now - timedelta(days=2), end=world.now + timedelta(hours=3))
+    first, body = stay.artifact(), {"reservationId": stay.id, "holderId": "gst_companion"}
+    until = (world.now + timedelta(hours=1)).isoformat()
+    for more in ({}, {"holderId": "gst_visitor", "validUntil": until}):
+        assert hotel.caller().post("/lock/v1/credentials", body | more).status_code == 202
+    world.settle()
+    _act(stay, "revoke", first.key_id, {"reason": "checkout"})
+    if how == "its time":
+        world.advance(hours=4)
+    else:
+        world.advance(hours=2)
+        stay.change(end=world.now - timedelta(days=1))
+    assert _live(stay) == []
+    stay.change(end=world.now + timedelta(days=1))
+    known = stay.keys()
+    (live,) = (key for key in known if key["state"] == "active")
+    assert live["holderId"] == "gst_companion"
+    assert (stay.opens("101"), hotel.opens("101", first)) == (True, False)
+    _act(stay, "revoke", live["id"], {"reason": "checkout"})
+    stay.change(end=world.now + timedelta(days=2))
+    assert (stay.opens("101"), _live(stay), stay.told()["warnings"][0]["code"]) == (False, [], HELD)
+
+
 def test_a_suspended_key_that_ended_by_time_comes_back_suspended(world: World, house: NewHouse) -> None:
     hotel = house({"101": "ttlock"}, policy={"late_grace_minutes": 0})
     stay = hotel.book(["101"], end=world.now + timedelta(hours=1))
