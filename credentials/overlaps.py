@@ -119,7 +119,7 @@ def is_turned_over(
     later = [
         row
         for row in rows.select_related("credential")
-        if _place(row) in mine and _is_guests(row.credential) and _is_after(row, key, mine[_place(row)])
+        if _place(row) in mine and _is_guests(row.credential) and _may_be_after(row, key, mine[_place(row)])
     ]
     stays = _stays(key.tenant_id, [key, *(row.credential for row in later)]) if later else {}
     own = _stay_of(key, stays)
@@ -142,15 +142,10 @@ def outranked(
     mine = {_place(door): door for door in doors if _counts(door) and _is_there(door)}
     if not mine or not _is_guests(key) or key.kind not in kinds or key.issued_at is None:
         return []
-    rows = CredentialDoor.objects.filter(
-        tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in mine}), state__in=_THERE,
-        dropped=False, old_room="", credential__installation_id=key.installation_id, credential__kind__in=kinds,
-        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__valid_until__gt=now,
-    ).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
     earlier = {
         row.credential.id: row.credential
-        for row in rows.select_related("credential").order_by("id")
-        if _place(row) in mine and _is_guests(row.credential) and _is_after(mine[_place(row)], row.credential, row.pk)
+        for row in _given(key, mine, kinds, now)
+        if row.credential.reservation_id != key.reservation_id and _is_after(mine[_place(row)], row.credential, row.pk)
     }
     stays = _stays(key.tenant_id, [key, *earlier.values()]) if earlier else {}
     own = _stay_of(key, stays)
@@ -159,15 +154,70 @@ def outranked(
     return [other for other, _ in over] if any(own.valid_from < stay.valid_until for _, stay in over) else []
 
 
+def left_behind(
+    key: KeyCredential, doors: Iterable[CredentialDoor], kinds: Collection[str], now: datetime
+) -> list[KeyCredential]:
+    """Return the keys that one ends when it is used, which has just joined the newest stay of these rooms: one made ahead.
+
+    They were given before that, for stays that are over when it begins, and are not over when the key's own stay begins. The
+    key's own stay may have some of them. Read without locks. Inside the tenant's block.
+    """
+    mine = {_place(door) for door in doors if _counts(door)}
+    if not mine or not _is_guests(key) or key.kind not in kinds:
+        return []
+    here = [row for row in _given(key, mine, kinds, now) if row.credential.id != key.id]
+    stays = _stays(key.tenant_id, [key, *(row.credential for row in here)]) if here else {}
+    own = _stay_of(key, stays)
+    ahead = [row for row in here if row.credential.reservation_id != key.reservation_id]
+    found = {}
+    for row in here:
+        ends = _stay_of(row.credential, stays).valid_until
+        is_ended = any(
+            _place(next_) == _place(row) and _stay_of(next_.credential, stays).valid_from >= ends
+            and _is_after(next_, row.credential, row.pk)
+            for next_ in ahead
+        )  # fmt: skip
+        if is_ended and max(now, own.valid_from) < ends:
+            found[row.credential.id] = row.credential
+    return list(found.values())
+
+
+def _given(
+    key: KeyCredential, places: Collection[tuple[str, str]], kinds: Collection[str], now: datetime
+) -> list[CredentialDoor]:
+    """Return where guests' live keys of these kinds are at rooms, of the key's lock system."""
+    rows = CredentialDoor.objects.filter(
+        tenant_id=key.tenant_id, device_id__in=sorted({device for device, _ in places}), state__in=_THERE,
+        dropped=False, old_room="", credential__installation_id=key.installation_id, credential__kind__in=kinds,
+        credential__state__in=[State.ACTIVE, State.SUSPENDED], credential__valid_until__gt=now,
+    )  # fmt: skip
+    found = rows.select_related("credential").order_by("id")
+    return [row for row in found if _place(row) in places and _is_guests(row.credential)]
+
+
 def _is_there(row: CredentialDoor) -> bool:
     return row.state in _THERE and not row.dropped and not row.old_room
 
 
-def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
+def _may_be_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
     """Say whether a key may have been given at a door after another: it was made later, or a change brought it there later."""
     given = row.credential.issued_at
     is_later = given is not None and key.issued_at is not None and given > key.issued_at
     return is_later or (place is not None and row.pk > place)
+
+
+def _is_after(row: CredentialDoor, key: KeyCredential, place: int | None) -> bool:
+    """Say whether a key was given at a door after another, as far as the books tell.
+
+    Keys count by when they were made, as a card that was asked for first may be written last. But where the one that was asked
+    for first came to the door last, a change brought it there.
+    """
+    if place is not None and (row.pk > place) is not (row.credential.id > key.id):
+        return row.pk > place
+    given = row.credential.issued_at
+    if given is None or key.issued_at is None or given == key.issued_at:
+        return place is not None and row.pk > place
+    return given > key.issued_at
 
 
 def _overlap(one: Window, other: Window) -> bool:

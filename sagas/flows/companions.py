@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from credentials.services import KeyBatch
+from credentials.targets import Verb
 from devices import adapters
-from sagas.flows import card_in_use, stay_start
+from sagas.flows import card_in_use, shared_rooms, stay_start
 from sagas.intake import Start, internal_lane, own_key
 from sagas.outbox import Cause
-from sagas.steps import StepContext, Work
-from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Outcome
+from sagas.steps import Call, StepContext, Work
+from vendors.port.types import COMPANIONS_DIE, CallResult, CredentialKind, Intent, Outcome
 from vendors.support.marks import tag_of
 
 FLOW = "reissue_killed"
@@ -45,6 +46,18 @@ def follow_up(context: StepContext, work: Work, key: KeyCredential, result: Call
             stays[other.reservation_id].append(other.id)
     for reservation_id, ids in sorted(stays.items()):
         _start(context.batch, key, reservation_id, sorted(ids), work.priority, work.cause)
+
+
+def join_again(context: StepContext, work: Work, key: KeyCredential, call: Call, result: CallResult) -> None:
+    """Starts the reissue of keys that one ends which was given as one that joins: the newest stay of its rooms is that of a key
+    made ahead. Inside the tenant's block."""
+    added = {door.device_id for door in call.change.added} if call.change is not None else set()
+    intent = key.intent if call.verb is Verb.ISSUE else call.change.intent if call.change is not None else Intent.NEW
+    given = {door.device_id for door in result.doors if door.outcome is Outcome.DONE}
+    given &= added if call.verb is Verb.UPDATE else given
+    if intent == Intent.NEW or not given or call.verb not in (Verb.ISSUE, Verb.UPDATE):
+        return
+    reissue_beside(context.batch, key, shared_rooms.left_behind(context.batch, key, given), work.priority, work.cause)
 
 
 def reissue_overwritten(batch: KeyBatch, key: KeyCredential, other: KeyCredential, priority: int, cause: Cause) -> None:

@@ -170,6 +170,7 @@ def _take_result(
     _note_opened(context, key, answer.call, result)
     if answer.call.verb is Verb.ISSUE:  # at once, or when the card was laid down
         companions.follow_up(context, work, key, result)
+    companions.join_again(context, work, key, answer.call, result)
     return error
 
 

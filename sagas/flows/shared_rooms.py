@@ -17,7 +17,7 @@ One rule: a guest's key ends when her stay does, or when a person says so; a sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from credentials import overlaps
@@ -66,6 +66,13 @@ def outranked(batch: KeyBatch, key: KeyCredential, begins: datetime) -> list[Key
     """
     superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
     return overlaps.outranked(key, batch.doors_at(key), superseding, begins, batch.now)
+
+
+def left_behind(batch: KeyBatch, key: KeyCredential, devices: Collection[str]) -> list[KeyCredential]:
+    """Return the keys that one ends when it is used, which has joined a stay at these devices whose key was made ahead."""
+    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
+    doors = [door for door in batch.doors_at(key) if door.device_id in devices]
+    return overlaps.left_behind(key, doors, superseding, batch.now) if doors else []
 
 
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:

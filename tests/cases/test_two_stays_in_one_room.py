@@ -555,9 +555,7 @@ def test_companions_and_who_shares_the_room_keep_it_when_the_next_stay_begins_ea
 ) -> None:
     hotel = _by(house, vendor, CARDS)
     (first, sharing), _ = _in_turn(hotel, CARDS, (-1, 5), (-1, 4))
-    body = {"reservationId": first.id, "holderId": "gst_companion"}
-    assert hotel.caller("front_desk_supervisor").post("/lock/v1/credentials", body).status_code in (201, 202)
-    world.settle()
+    _companion(first)
     first.encode()
     (second,), (other,) = _in_turn(hotel, CARDS, (24, 48))
     second.change(start=world.now + timedelta(hours=4, minutes=30))
@@ -618,6 +616,74 @@ def test_a_stay_that_goes_on_beside_a_card_made_ahead_gets_one_that_joins(world:
     assert [hotel.use("101", card) for card in (other, new, other, new)] == [True] * 4
     world.advance(hours=26)
     assert [hotel.use("101", card) for card in (other, new)] == [False, True]
+
+
+def _companion(stay: Stay) -> None:
+    body = {"reservationId": stay.id, "holderId": "gst_companion"}
+    assert stay.house.caller("front_desk_supervisor").post("/lock/v1/credentials", body).status_code in (201, 202)
+    stay.house.world.settle()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_second_card_ends_nobodys_though_the_next_guests_was_made_before_it(world: World, house: Houses, system: str) -> None:
+    hotel = _by(house, system, CARDS)
+    (first, _), (old, other) = _in_turn(hotel, CARDS, (-1, 5), (24, 48))
+    assert hotel.use("101", old)
+    _companion(first)
+    own = first.encode()
+    old = _hand(first, CARDS) if first.key()["waitingFor"] == "desk" else old
+    assert own is not None
+    assert [hotel.use("101", card) for card in (old, own, old)] == [True] * 3
+    world.advance(hours=25)
+    assert [hotel.use("101", card) for card in (other, own, old)] == [True, False, False]
+
+
+@pytest.mark.parametrize("comes", ["books", "moves"])
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_who_joins_a_guest_ends_nobodys_though_the_next_guests_card_was_made_before(
+    world: World, house: Houses, vendor: str, comes: str
+) -> None:
+    hotel = _by(house, vendor, CARDS)
+    (first, _), (old, _) = _in_turn(hotel, CARDS, (-1, 5), (24, 48))
+    joining = hotel.book(["102"] if comes == "moves" else ["101"], end=world.now + timedelta(hours=4))
+    own = _hand(joining, CARDS)
+    if comes == "moves":
+        joining.change(rooms=["101"])
+    assert first.key()["waitingFor"] == "desk"
+    new = first.encode()
+    own = _written(joining, own)
+    assert new is not None
+    assert [hotel.use("101", card) for card in (new, own, new)] == [True] * 3
+    assert not hotel.use("101", old)
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_phone_of_a_companion_ends_nobodys_though_the_next_guests_moved_in_before(
+    world: World, house: Houses, vendor: str
+) -> None:
+    hotel = _by(house, vendor, PHONES)
+    (first,), _ = _in_turn(hotel, PHONES, (-1, 5))
+    second = hotel.book(["102"], contact=NUMBERS[1])
+    second.change(rooms=["101"], start=world.now + timedelta(days=1), end=world.now + timedelta(days=3))
+    _companion(first)
+    keys = first.collect()[-2:]
+    assert len({key.value for key in keys}) == 2
+    assert [hotel.use("101", key) for key in (*keys, *keys)] == [True] * 4
+
+
+@pytest.mark.parametrize("vendor", ["salto", "assa-abloy"])
+def test_a_card_written_after_the_next_guests_goes_on_beside_a_second_one(world: World, house: Houses, vendor: str) -> None:
+    hotel = _by(house, vendor, CARDS)
+    first = hotel.book(["101"], end=world.now + timedelta(hours=5))
+    _in_turn(hotel, CARDS, (24, 48))
+    world.advance(minutes=1)
+    old = first.encode()
+    world.advance(minutes=1)
+    _companion(first)
+    own = first.encode()
+    assert old is not None
+    assert own is not None
+    assert (len(first.keys()), [hotel.use("101", card) for card in (old, own, old)]) == (2, [True] * 3)
 
 
 @pytest.mark.parametrize("vendor", ["mock", "ttlock", "salto"])

@@ -258,6 +258,7 @@ def _comparison(ground: Ground) -> None:
         assert not overlaps.is_held(key, batch.doors_at(key), [key.kind], clock.now())
         key.issued_at = key.valid_from
         assert not overlaps.is_turned_over(key, batch.doors_at(key), [key.kind], clock.now(), clock.now())
+        assert not overlaps.left_behind(key, batch.doors_at(key), [key.kind], clock.now())
         assert not overlaps.outranked(key, batch.doors_at(key), [key.kind], clock.now(), clock.now())
         assert not shared_rooms.with_other_stay(batch, key, Group(tuple(batch.doors_at(key)), Verb.UPDATE))
         row = ReconcileRun.objects.filter(tenant_id=house.tenant_id, status="done").latest("started_at")
