@@ -89,7 +89,8 @@ def _toward_rest(door: DoorView) -> Verb | None:
 
 def _toward_present(key: KeyView, door: DoorView) -> Verb | None:
     if door.state in ("none", "absent"):
-        return Verb.ISSUE
+        may_have_other_digits = door.verb == Verb.ISSUE and door.pin_version not in (0, key.pin_version)
+        return Verb.REVOKE if may_have_other_digits else Verb.ISSUE
     if door.pin_version != key.pin_version and door.old_room != KEPT:  # the old room keeps the digits that she knows
         return Verb.REVOKE
     if door.state == "suspended" or door.verb in (Verb.SUSPEND, Verb.UNSUSPEND):

@@ -11,6 +11,7 @@ from credentials.lifecycle import State
 from credentials.models import KeyCredential
 from credentials.pin_slots import PinWish
 from credentials.services import KeyBatch
+from credentials.targets import Verb
 from devices import adapters, selectors
 from devices.selectors import DeviceFacts
 from sagas.flows import update_key
@@ -49,6 +50,10 @@ def begin(batch: KeyBatch, place: House, key: KeyCredential, pin: Pin, saga_key:
     if taken is not None:
         raise DigitsRefused(taken)
     artifacts.retire(key.tenant_id, [key.id])
+    for door in doors:
+        if door.verb == Verb.ISSUE:  # whether it was given there is not known: if so, with the digits that the key had
+            door.pin_version = key.pin_version
+            batch.touch_door(door)
     key.pin_version += 1
     artifacts.store(key.tenant_id, [artifacts.NewArtifact(key.id, artifacts.PIN, pin, key.pin_version)], batch.now)
     notices.clear(key, notices.PIN_CHANGED)
