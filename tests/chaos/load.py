@@ -81,6 +81,12 @@ def steps_done(hotels: Sequence[Hotel]) -> int:
         return SagaStep.objects.filter(tenant_id__in=[hotel.tenant_id for hotel in hotels]).count()
 
 
+def claimed(hotels: Sequence[Hotel]) -> int:
+    """Sagas whose call is under way."""
+    with queues():
+        return Saga.objects.filter(tenant_id__in=[hotel.tenant_id for hotel in hotels], status="running").count()
+
+
 def open_work(hotels: Sequence[Hotel]) -> int:
     """Sagas that are not final."""
     with queues():
