@@ -300,7 +300,7 @@ def _issue_if_missing(batch: KeyBatch, place: House, row: Reservation, home: Hom
     if len(open_again) + len(failed) < len(ours):
         # a person ended this key, or what is asked for has failed already: a booking event does not bring it back
         if was is not None and held_shut.is_held(ours[-1]):
-            _give_others(batch, place, row, home, _ended_at(batch, place, row, home, was), cause)
+            _give_others(batch, place, row, home, _ended_at(batch, place, row, home, was, ours[-1]), cause)
         return
     if place.policy.widen(window).valid_until <= batch.now:
         return
@@ -346,16 +346,20 @@ def _ended_with(batch: KeyBatch, first: list[KeyCredential]) -> list[KeyCredenti
     return [key for key in over if key.valid_until >= first[-1].valid_until]
 
 
-def _ended_at(batch: KeyBatch, place: House, row: Reservation, home: Home, was: Window) -> list[KeyCredential]:
-    """Returns the companions' keys that ended when their stay did: before their own time, or with its. What a person did to the
-    first one is not said of them. One that she gave a shorter time stays over."""
+def _ended_at(
+    batch: KeyBatch, place: House, row: Reservation, home: Home, was: Window, first: KeyCredential
+) -> list[KeyCredential]:
+    """Returns the companions' keys that ended when their stay did: before their own time, with its, or with the time that the
+    first one had. What a person did to the first one is not said of them. One that she gave a shorter time stays over."""
     until = place.policy.widen(was).valid_until
     stay = [key for key in batch.of_stay(row.reservation_id) if key.ordinal and key.incarnation == row.incarnation]
     over = [key for key in stay if key.state not in LIVE and key.end_trigger == WINDOW_ENDED and not key.replaced_by]
     here = [key for key in over if key.installation_id == home.installation.id]
     return [
         key for key in here
-        if (key.ended_at and key.ended_at < key.valid_until) or was.valid_until <= key.valid_until <= until
+        if (key.ended_at and key.ended_at < key.valid_until)
+        or was.valid_until <= key.valid_until <= until
+        or key.valid_until == first.valid_until
     ]  # fmt: skip
 
 
