@@ -8,6 +8,7 @@ One rule: pages are short transactions; a key without the warning is left alone,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -51,15 +52,17 @@ def next_page(tenant_id: str, args: dict[str, Any]) -> list[str]:
 
 
 def run_page(batch: KeyBatch, work: Work) -> None:
-    """Widens the locked keys of one page, except where another of their locks is still off."""
+    """Widens the locked keys of one page at the lock, except where one that shares its window there is still off."""
     selectors.forget()  # what was kept of this lock says that its clock is off
     for key in list(batch.keys.values()):
         if key.state not in (State.ACTIVE, State.SUSPENDED):
             continue
         if work.args.get(EVERY_KEY) and _is_computed(key, work):
             _tell_of_old_time(batch, key, work)
-        elif work.args.get(EVERY_KEY) or _is_right(batch, key):
-            _widen(batch, key, work)
+            continue
+        here = _sharing_a_window(batch, key, work)
+        if work.args.get(EVERY_KEY) or _is_right(batch, key, here):
+            _widen(batch, key, here, work)
 
 
 def _is_computed(key: KeyCredential, work: Work) -> bool:
@@ -78,19 +81,25 @@ def _tell_of_old_time(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
     )
 
 
-def _is_right(batch: KeyBatch, key: KeyCredential) -> bool:
-    ids = [door.device_id for door in batch.doors_at(key) if not door.dropped]
+def _sharing_a_window(batch: KeyBatch, key: KeyCredential, work: Work) -> list[CredentialDoor]:
+    """Returns the key's doors at the lock, with those that got one window together: it was cut for the one that was off."""
+    here = [door for door in batch.doors_at(key) if door.device_id == work.args["deviceId"]]
+    if not has_windows_by_door(key):
+        here = [door for door in batch.doors_at(key) if door.lane in {one.lane for one in here}]
+    return here
+
+
+def _is_right(batch: KeyBatch, key: KeyCredential, doors: Iterable[CredentialDoor]) -> bool:
+    ids = [door.device_id for door in doors if not door.dropped]
     facts = selectors.devices(key.tenant_id, key.property_id, ids).values()
     return all(abs(device.skew_at(batch.now) or 0) <= SKEW_WARN_MS for device in facts)
 
 
-def _widen(batch: KeyBatch, key: KeyCredential, work: Work) -> None:
-    if _is_right(batch, key):
+def _widen(batch: KeyBatch, key: KeyCredential, here: Iterable[CredentialDoor], work: Work) -> None:
+    if _is_right(batch, key, batch.doors_at(key)):  # all of them, since the walk of another lock will not find the key any more
+        here = here if work.args.get(EVERY_KEY) else batch.doors_at(key)
         key.warnings = [warning for warning in key.warnings if warning["code"] not in notices.OF_CLOCKS]
     batch.touch(key)
-    here = [door for door in batch.doors_at(key) if door.device_id == work.args["deviceId"]]
-    if not has_windows_by_door(key):  # doors of one call got one window, cut for the one whose clock was off
-        here = [door for door in batch.doors_at(key) if door.lane in {one.lane for one in here}]
     cut = [door for door in here if door.state == DoorState.PRESENT and not door.dropped]
     if key.state != State.ACTIVE or not cut:
         return  # one at rest is woken in its whole window

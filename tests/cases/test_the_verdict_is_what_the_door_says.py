@@ -74,6 +74,25 @@ LIMITS = {"calls_per_minute": 1000}
 """The poll asks no lock once a lane has used up its minute."""
 
 
+@pytest.mark.parametrize("order", [("101", "lobby"), ("lobby", "101")], ids="-".join)
+@pytest.mark.parametrize("vendor", ["ttlock", "mock"])
+def test_locks_whose_clocks_come_right_one_after_the_other_open_again_each(
+    world: World, house: Callable[..., House], vendor: str, order: tuple[str, str]
+) -> None:
+    hotel = house({"101": vendor}, shared={"lobby": vendor}, policy={"kinds": ["pin_code"]}, limits=LIMITS)
+    for door, hours in (("101", -4), ("lobby", 4)):
+        world.control(vendor).set_door_clock(hotel.doors[door], hours * 3600)
+    hotel.poll_health()
+    stay = hotel.book(["101"], start=world.now - timedelta(hours=1), guest="Amal Haddad")
+    stay.collect()
+    for door in order:
+        world.control(vendor).set_door_clock(hotel.doors[door], 0)
+        hotel.poll_health()
+    assert [stay.opens("101"), stay.opens("lobby")] == [True, True]
+    assert _doors(stay) == {"101": ("opens", ""), "lobby": ("opens", "")}
+    assert "CLOCK_SKEW" not in [warning["code"] for warning in stay.key()["warnings"]]
+
+
 @pytest.mark.parametrize("vendor", ["ttlock", "mock"])
 def test_one_lock_whose_clock_is_off_costs_the_other_doors_nothing(
     world: World, house: Callable[..., House], vendor: str
