@@ -84,7 +84,7 @@ class Player:
         self._desk: Any = None
         self._fed_by_hand: set[str] = set()
         self._faults: set[str] = set()  # lock systems that fail by themselves
-        self._unanswering: set[str] = set()  # those of these whose doors' logs cannot be read
+        self._unanswering: set[str] = set()  # those of these whose doors' logs and clocks may not be read
         self._has_desk = True
         self._to_come: dict[str, Collection[str]] = {}  # keys whose card the encoder is late to write, and the cards before
 
@@ -400,6 +400,7 @@ class Player:
         system = self.house.vendors[step["door"]]
         self.world.control(system).set_reach(self.house.doors[step["door"]], is_reachable=False)
         self._fails(system)
+        self._unanswering.add(system)
         return True
 
     def _do_lie(self, step: Step) -> Any:
@@ -426,6 +427,8 @@ class Player:
     def _do_skew(self, step: Step) -> Any:
         """A lock's clock goes wrong, which the next poll sees."""
         system = self.house.vendors[step["door"]]
+        if system in self._unanswering:
+            return False
         self.world.control(system).set_door_clock(self.house.doors[step["door"]], step["minutes"] * 60)
         self._fails(system)
         self.judge.skewed.add(step["door"])
