@@ -51,13 +51,15 @@ def follow_up(context: StepContext, work: Work, key: KeyCredential, result: Call
 def join_again(context: StepContext, work: Work, key: KeyCredential, call: Call, result: CallResult) -> None:
     """Starts the reissue of keys that one ends which was given as one that joins: the newest stay of its rooms is that of a key
     made ahead. Inside the tenant's block."""
-    added = {door.device_id for door in call.change.added} if call.change is not None else set()
-    intent = key.intent if call.verb is Verb.ISSUE else call.change.intent if call.change is not None else Intent.NEW
     given = {door.device_id for door in result.doors if door.outcome is Outcome.DONE}
-    given &= added if call.verb is Verb.UPDATE else given
-    if intent == Intent.NEW or not given or call.verb not in (Verb.ISSUE, Verb.UPDATE):
+    if call.verb is Verb.UPDATE and call.change is not None:
+        intent, given = call.change.intent, given & {door.device_id for door in call.change.added}
+    elif call.verb is Verb.ISSUE:
+        intent = Intent(key.intent)
+    else:
         return
-    reissue_beside(context.batch, key, shared_rooms.left_behind(context.batch, key, given), work.priority, work.cause)
+    if intent is not Intent.NEW and given:
+        reissue_beside(context.batch, key, shared_rooms.left_behind(context.batch, key, given), work.priority, work.cause)
 
 
 def reissue_overwritten(batch: KeyBatch, key: KeyCredential, other: KeyCredential, priority: int, cause: Cause) -> None:

@@ -45,8 +45,7 @@ def run(batch: KeyBatch) -> None:
 
 def is_occupied(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
     """Say whether a guest of another stay has one of these rooms, with a key that a new stay's key here would end."""
-    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
-    return overlaps.is_held(key, doors, spanning, batch.now)
+    return overlaps.is_held(key, doors, _spanning(key), batch.now)
 
 
 def has_next_guest(batch: KeyBatch, key: KeyCredential, until: datetime) -> bool:
@@ -55,8 +54,7 @@ def has_next_guest(batch: KeyBatch, key: KeyCredential, until: datetime) -> bool
     It will be where the next guest's was made ahead and her stay begins before this one is over now. A lock system that ends a
     key at one door ends it whole, and no change makes it open again. Our books go on to have it.
     """
-    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
-    return overlaps.is_turned_over(key, batch.doors_at(key), superseding, until, batch.now)
+    return overlaps.is_turned_over(key, batch.doors_at(key), _superseding(key), until, batch.now)
 
 
 def outranked(batch: KeyBatch, key: KeyCredential, begins: datetime) -> list[KeyCredential]:
@@ -64,15 +62,13 @@ def outranked(batch: KeyBatch, key: KeyCredential, begins: datetime) -> list[Key
 
     Its stay was to begin at `begins`, when theirs were over, and so it started a stay there.
     """
-    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
-    return overlaps.outranked(key, batch.doors_at(key), superseding, begins, batch.now)
+    return overlaps.outranked(key, batch.doors_at(key), _superseding(key), begins, batch.now)
 
 
 def left_behind(batch: KeyBatch, key: KeyCredential, devices: Collection[str]) -> list[KeyCredential]:
     """Return the keys that one ends when it is used, which has joined a stay at these devices whose key was made ahead."""
-    superseding = [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
     doors = [door for door in batch.doors_at(key) if door.device_id in devices]
-    return overlaps.left_behind(key, doors, superseding, batch.now) if doors else []
+    return overlaps.left_behind(key, doors, _superseding(key), batch.now) if doors else []
 
 
 def free_first(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> list[CredentialDoor]:
@@ -101,10 +97,9 @@ def with_other_stay(batch: KeyBatch, key: KeyCredential, group: Group) -> set[st
         return set()
     gained = {door.device_id for door in group.added}
     held = sorted(door.device_id for door in group.doors if door.room_id and door.device_id not in gained)
-    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
     rows = CredentialDoor.objects.filter(
         tenant_id=key.tenant_id, device_id__in=held, credential__installation_id=key.installation_id,
-        credential__kind__in=spanning, credential__holder_kind="guest", credential__reservation_id__isnull=False,
+        credential__kind__in=_spanning(key), credential__holder_kind="guest", credential__reservation_id__isnull=False,
         credential__valid_until__gt=batch.now,
     ).exclude(credential__reservation_id=key.reservation_id)  # fmt: skip
     found = [row for row in rows.select_related("credential").order_by("id") if row.credential.issued_at is not None]
@@ -129,11 +124,20 @@ def _may_be_there(batch: KeyBatch, key: KeyCredential, row: CredentialDoor) -> b
 
 def is_beside_stranger(batch: KeyBatch, key: KeyCredential, doors: Sequence[CredentialDoor]) -> bool:
     """Say whether a comparison found a running key that is not ours in one of these rooms, which a new stay's key would end."""
-    spanning = [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
     devices = [door.device_id for door in doors if door.room_id]
     strangers = Finding.objects.filter(
         tenant_id=batch.tenant_id, installation_id=key.installation_id, device_id__in=devices, kind=STRANGER,
-        status__in=("open", "known"), key_kind__in=spanning, found_from__isnull=False,
+        status__in=("open", "known"), key_kind__in=_spanning(key), found_from__isnull=False,
     )  # fmt: skip
     spans = strangers.values_list("found_from", "found_until")
     return any(since <= batch.now < until for since, until in spans if since is not None and until is not None)
+
+
+def _spanning(key: KeyCredential) -> list[str]:
+    """The kinds of the key's lock system that end or join each other at a room."""
+    return [kind.value for kind in adapters.manifest(key.vendor).spanning_kinds]
+
+
+def _superseding(key: KeyCredential) -> list[str]:
+    """Those of which the next guest's ends the last one's."""
+    return [kind.value for kind in adapters.manifest(key.vendor).superseding_kinds]
