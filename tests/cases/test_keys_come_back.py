@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.stage import House, Stay, World
+from tests.support.stage.desk import SYSTEMS, house_by
 
 HELD = "KEY_REVOKED_BY_PERSON"
 CARDS = {"kinds": ["rfid_card"], "default_areas": []}
@@ -390,21 +391,9 @@ def test_a_suspended_card_that_leaves_one_of_two_rooms_opens_the_others_once_res
     assert [room for room in ("101", "102", "103") if hotel.opens(room, card)] == rooms
 
 
-def _house_of_cards(house: NewHouse, system: str) -> House:
-    vendor = {"salto by pms": "salto", "visionline": "assa-abloy"}.get(system, system)
-    hotel = house({"101": vendor, "102": vendor}, policy=CARDS)
-    if system == "salto by pms":
-        hotel.speak_pms()
-    if system == "visionline":
-        hotel.speak_visionline(named=True)
-    if system == "generic-wiegand":
-        hotel.seat_desk()
-    return hotel
-
-
-@pytest.mark.parametrize("system", ["salto", "assa-abloy", "salto by pms", "visionline", "generic-wiegand"])
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_suspended_card_that_moved_waits_for_the_desk_once_resumed(world: World, house: NewHouse, system: str) -> None:
-    hotel = _house_of_cards(house, system)
+    hotel = house_by(house, system, CARDS)
     stay = hotel.book(["101"])
     stay.encode()
     verbs, supervisor = f"/lock/v1/credentials/{stay.key()['id']}", hotel.caller("front_desk_supervisor")
