@@ -56,8 +56,8 @@ class Judge:
         told: dict[tuple[str, str, str], Judgement] = {}
         for found in self.model.judge():
             place = (found.door, found.held.kind, found.held.value)
-            if place not in told or RANKS[found.answer] > RANKS[told[place].answer]:
-                told[place] = found
+            if place not in told or RANKS[found.answer] >= RANKS[told[place].answer]:
+                told[place] = found  # a card that carried other keys before is judged by the last one
         wrong, lines = set(), []
         for place, found in told.items():
             is_open, held, answer, why = place in opened, found.held, found.answer, found.why
